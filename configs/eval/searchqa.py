@@ -1,11 +1,10 @@
-r"""Scores a model on deep search over the corpus of facts with 400 held-out questions, sampled once
-and greedy.
+r"""Scores a model on 400 held-out questions of the corpus of facts, sampled once and greedy.
 
   python -m agentgym_jax.evaluate --config=configs/eval/searchqa.py --workdir=DIR --model=M
 
 Needs: the extra [search]; no running server (the command starts one, which builds the corpus at its
-first start); memory for the model M. These are not the paper's questions, which are in
-configs/eval/suite.py.
+first start); memory for the model M. configs/eval/suite.py evaluates the
+paper's questions instead.
 Result: scores of the expert and the random agent are in docs/evaluation.md; no model has been
 scored yet.
 Source: 30 turns and 400 questions as in AgentGym-RL, arXiv:2509.08755.

@@ -74,8 +74,8 @@ def get_config(arg=None):
     c.evaluation = dict(
         every=0, at_start=False, max_turns=30, samples=opt.samples, greedy=opt.greedy
     )
-    # A turn has at most 512 tokens. The token limit of an episode is that of the environment's
-    # longest training script.
+    # Token limits of an episode in AgentGym-RL's training scripts: 14848 in WebArena, 10240 in
+    # TextCraft (without its prompt).
     c.sampling.max_turn_tokens = 512
     c.sampling.max_tokens = c.sampler.cache_length = 14848 if "webarena" in names else 10240
     return c

@@ -1,10 +1,9 @@
-r"""Scores a model on all held-out tasks of web navigation on the embedded sites, sampled once and
-greedy.
+r"""Scores a model on all held-out tasks of the embedded sites, sampled once and greedy.
 
   python -m agentgym_jax.evaluate --config=configs/eval/webarena.py --workdir=DIR --model=M
 
 Needs: the extra [web] and Chromium; no running server (the command starts the sites and a server);
-memory for the model M. These are not WebArena's tasks, which need a deployment of WebArena
+memory for the model M. WebArena's own tasks need a deployment of WebArena
 (:deployment=webarena.json, docs/webarena.md).
 Result: not run yet.
 Source: 15 turns as in AgentGym-RL, arXiv:2509.08755.

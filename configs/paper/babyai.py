@@ -1,5 +1,6 @@
-r"""AgentGym-RL's BabyAI training: Qwen2.5-7B-Instruct, GRPO, a horizon of 6 -> 13 -> 20 turns or of
-20 throughout.
+r"""Trains Qwen2.5-7B-Instruct with GRPO on BabyAI, as AgentGym-RL's released scripts do.
+
+The turn limit grows (6, 13, 20) or is fixed at 20.
 
   python -m agentgym_jax.train --config=configs/paper/babyai.py:size=7b --workdir=runs/babyai
   python -m agentgym_jax.train --config=configs/paper/babyai.py:horizon=fixed --workdir=runs/babyai_fixed

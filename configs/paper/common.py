@@ -17,7 +17,7 @@ Differences from the release:
 - The last tasks of an epoch, fewer than a batch, are used too. The release drops them.
 - The release decodes the sampled tokens and encodes the text again before training. Here training
   uses the sampled ids.
-- The release has no evaluation during training. Turn limits of held-out episodes are those of
+- The release has no evaluation during training. Turn limits of held-out episodes are from
   `examples/eval/<env>_eval.sh`, with one sample at temperature 1 as in these scripts. Their token
   limits differ.
 - Seeds, hardware and steps of the published runs are not published.

@@ -1,5 +1,6 @@
-r"""AgentGym-RL's SciWorld training: Qwen2.5-7B-Instruct, GRPO, a horizon of 10 -> 20 -> 30 turns or
-of 20 throughout.
+r"""Trains Qwen2.5-7B-Instruct with GRPO on SciWorld, as AgentGym-RL's released scripts do.
+
+The turn limit grows (10, 20, 30) or is fixed at 20.
 
   python -m agentgym_jax.train --config=configs/paper/sciworld.py:size=7b --workdir=runs/sciworld
   python -m agentgym_jax.train --config=configs/paper/sciworld.py:horizon=fixed --workdir=runs/sciworld_fixed
@@ -10,10 +11,10 @@ Result: only the smoke variant has been run. Published success on 200 tasks: 57 
 50.5 % (7b, fixed), 22.5 % (3b, fixed).
 Source: AgentGym-RL's released scripts (arXiv:2509.08755). All values are theirs, except for the
 differences that configs/paper/common.py lists. The scaling and the fixed script also differ in the
-token limit of an episode. The reward is the simulator's score in 0 .. 1 (-1 for a failure), and 0
-.. 100 (-100) in the release. The advantage divides by the group's standard deviation, so both
-scales are equivalent. Training and test tasks are ScienceWorld's own sets, which do not overlap.
-The sets of the release overlap.
+token limit of an episode. The reward is the simulator's score, which ranges
+from 0 to 1 here (-1 for a failure) and from 0 to 100 (-100) in the release. The advantage divides by
+the group's standard deviation, so both scales are equivalent. Training and test tasks are
+ScienceWorld's own sets, which do not overlap. The sets of the release overlap.
 """
 
 from agentgym_jax.configs import common

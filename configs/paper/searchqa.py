@@ -1,11 +1,13 @@
-r"""AgentGym-RL's deep search training: Qwen2.5-7B-Instruct, GRPO, a horizon of 5 -> 8 -> 10 turns
-or of 5 throughout.
+r"""Trains Qwen2.5-7B-Instruct with GRPO on deep search, as AgentGym-RL's released scripts do.
+
+The turn limit grows (5, 8, 10) or is fixed at 5.
 
   python -m agentgym_jax.train --config=configs/paper/searchqa.py:size=7b --workdir=runs/searchqa
   python -m agentgym_jax.train --config=configs/paper/searchqa.py:horizon=fixed --workdir=runs/searchqa_fixed
 
 By default the agent searches the corpus of facts, which its server builds at the first start. To
-use the paper's questions in FlashRAG's layout, give a server of Search-R1's protocol or a corpus:
+use the paper's questions in FlashRAG's layout, give a retrieval server with Search-R1's protocol,
+or a corpus:
 
       --config=configs/paper/searchqa.py:questions=flashrag,retriever=http://127.0.0.1:8000
 
@@ -43,7 +45,7 @@ def get_config(arg=None):
     data = {name: opt[name] for name in ("questions", "corpus", "retriever") if opt[name]}
     c = paper.get_config(
         opt.size, opt.horizon, SCRIPTS, eval_turns=30
-    )  # the evaluation script is marked unfinished
+    )  # 30 is in the release's evaluation script, marked as unfinished
     c.environments = dict(
         searchqa=common.environment(
             options=data,

@@ -1,5 +1,6 @@
-r"""AgentGym-RL's TextCraft training: Qwen2.5-7B-Instruct, GRPO, a horizon of 10 -> 20 -> 30 turns
-or of 30 throughout.
+r"""Trains Qwen2.5-7B-Instruct with GRPO on TextCraft, as AgentGym-RL's released scripts do.
+
+The turn limit grows (10, 20, 30) or is fixed at 30.
 
   python -m agentgym_jax.train --config=configs/paper/textcraft.py:size=7b --workdir=runs/textcraft
   python -m agentgym_jax.train --config=configs/paper/textcraft.py:horizon=fixed --workdir=runs/textcraft_fixed

@@ -1,11 +1,12 @@
-r"""AgentGym-RL's web navigation training: Qwen2.5-7B-Instruct, GRPO, a horizon of 8 -> 12 -> 15
-turns or of 15 throughout.
+r"""Trains Qwen2.5-7B-Instruct with GRPO on web navigation, as AgentGym-RL's released scripts do.
+
+The turn limit grows (8, 12, 15) or is fixed at 15.
 
   python -m agentgym_jax.train --config=configs/paper/webarena.py:size=7b --workdir=runs/webarena
   python -m agentgym_jax.train --config=configs/paper/webarena.py:horizon=fixed --workdir=runs/webarena_fixed
 
-By default the agent uses the embedded sites, which its server starts. Their tasks are not
-WebArena's. A file describes a deployment of WebArena (docs/webarena.md):
+By default the agent uses the embedded sites, which its server starts. To use
+WebArena's own tasks, give the file of a deployment of WebArena (docs/webarena.md):
 
       --config=configs/paper/webarena.py:deployment=webarena.json
 

@@ -5,7 +5,7 @@ r"""Tests that an algorithm learns a text bandit with two pulls, whose optimum i
 Needs: no running server (the command starts one for the environment below); two CPU cores.
 Result: experiments/2026-11-22_every_algorithm has three seeds of every algorithm of
 docs/algorithms.md from the same warm start.
-Source: we chose the environment and the sizes; the values of an algorithm are those of
+Source: we chose the environment and the sizes; the values of an algorithm are from
 configs/common.py.
 
 This file also defines the environment: `python -m agentgym_envs check configs.rl.bandit`.

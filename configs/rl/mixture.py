@@ -1,5 +1,4 @@
-r"""GRPO of one Qwen2.5 model on several environments: TextCraft and BabyAI, each with its own
-horizon.
+r"""Trains one Qwen2.5 model with GRPO on several environments, each with its own horizon.
 
   python -m agentgym_jax.train --config=configs/rl/mixture.py:size=7b --workdir=runs/mixture \
       --config.environments.babyai.weight=2 --config.mesh.fsdp=-1

@@ -1,12 +1,11 @@
-r"""Tests that an algorithm learns a BabyAI level of two rooms that the scripted agent always
-solves.
+r"""Tests that an algorithm learns a BabyAI level with two rooms, which the expert always solves.
 
   python -m agentgym_jax.train --config=configs/rl/two_rooms.py:algorithm=rloo --workdir=runs/two_rooms
 
 Needs: no running server (the command starts a BabyAI server); two CPU cores.
 Result: experiments/2026-11-22_every_algorithm has three seeds of every algorithm of
 docs/algorithms.md from the same warm start.
-Source: we chose the level and the sizes; the values of an algorithm are those of configs/common.py.
+Source: we chose the level and the sizes; the values of an algorithm are from configs/common.py.
 """
 
 import pathlib

@@ -82,7 +82,9 @@ def _line(folder: pathlib.Path) -> str:
 def _check(options: argparse.Namespace) -> int:
     folder = options.folder or store.default_folder()
     found = store.faults(folder)
-    sys.stdout.write("".join(f"{fault}\n" for fault in found) or f"{folder} is whole\n")
+    sys.stdout.write(
+        "".join(f"{fault}\n" for fault in found) or f"{folder} is complete and unchanged\n"
+    )
     return 1 if found else 0
 
 

@@ -1,4 +1,4 @@
-"""Builds a corpus atomically: reads the packages, then writes passages and questions."""
+"""Builds the corpus: reads facts from data packages and writes passages and questions."""
 
 import collections
 import dataclasses
@@ -82,7 +82,7 @@ def build(inputs: Inputs, progress: Progress, *, force: bool = False) -> pathlib
 
     Args:
       inputs: Packages and files to build the corpus from.
-      progress: Callback for the stages.
+      progress: Display of the build's progress.
       force: True to rebuild an existing corpus.
 
     Raises:

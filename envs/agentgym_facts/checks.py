@@ -1,7 +1,4 @@
-"""Conditions on every question.
-
-A question that violates a condition is left out and counted by reason.
-"""
+"""Conditions on questions; a question that violates one is left out and counted by reason."""
 
 import collections
 from collections.abc import Iterable, Iterator

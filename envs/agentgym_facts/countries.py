@@ -34,9 +34,7 @@ CODES = frozenset({"domain", "currency_code", "calling_code", "iso3", "prefix"})
 
 @dataclasses.dataclass(frozen=True)
 class Fact:
-    """A fact about a country: its golden answers, of which the first is spelled as in the passage,
-    and the passage.
-    """
+    """Golden answers to a question about a country, and the id of the passage with the first one."""
 
     answers: tuple[str, ...]
     passage: str
@@ -44,14 +42,14 @@ class Fact:
 
 @dataclasses.dataclass
 class Country:
-    """A country that can be the topic of questions.
+    """A country about which questions can be asked.
 
     Attributes:
       iso2: Two-letter ISO code; the country's entity is `country-<iso2>`.
       name: Name as passages write it.
       aliases: Other names that are accepted as answers.
       facts: Facts by relation.
-      measures: Relation -> measured quantity: its number, its text and its passage.
+      measures: Quantity, one of MEASURES -> its value, its text and the id of its passage.
       only_neighbour: Two-letter code of the only neighbour; "" if there are several or none.
     """
 
@@ -69,7 +67,7 @@ class Country:
 
     @property
     def entity(self) -> str:
-        """Entity that decides the split."""
+        """Key of the country as the entity of a question, which decides the split."""
         return f"country-{self.iso2}"
 
 

@@ -5,8 +5,7 @@
     action = expert.next_action(observation)    # reads <information>..</information>
     ...                                         # "<answer>MZN</answer>"
 
-The agent reads only the question and the environment's answers, not the corpus or the golden
-answers.
+The agent reads only the question and the observations, not the corpus or the golden answers.
 """
 
 import re
@@ -38,7 +37,7 @@ def _both_spellings(name: str) -> str:
 
 
 class Expert:
-    """Scripted agent for one episode."""
+    """Scripted agent for one episode; `question` is the text of the question."""
 
     def __init__(self, question: str):
         self._steps: Sequence[Step] = understand(question) or ()
@@ -90,7 +89,7 @@ class Expert:
             self._tried = 0
 
     def _result(self, of: str | int) -> str:
-        """Returns `of` if it is a name, else the result of step number `of`."""
+        """Returns `of` if it is a name, else the result of the step with index `of`."""
         return self._results[of] if isinstance(of, int) else of
 
     def _chosen(self, step: Choice) -> str:

@@ -44,7 +44,9 @@ class PassageBook:
         if passage_id in self._passages:
             raise ValueError(f"two passages have the id {passage_id}")
         if not text or "\n" in text or "\n" in title:
-            raise ValueError(f"passage {passage_id}: a text is one line that is not empty")
+            raise ValueError(
+                f"passage {passage_id}: title and text need one line each, and a text is not empty"
+            )
         self._passages[passage_id] = Passage(passage_id, quoteless(title), text, source)
         return passage_id
 

@@ -1,4 +1,4 @@
-"""One step of a question: its search query, and the function that reads the answer in the results.
+"""Relations: for each hop of a question, its search query and the function that reads its answer.
 
 A relation leads from a subject, such as a city, to an answer, such as its country. A reader finds
 the answer in a passage. It knows the sentences that `sources/` writes, but no facts.
@@ -25,7 +25,7 @@ Reader = Callable[[Document, str, str], str | None]
 
 @dataclasses.dataclass(frozen=True)
 class Relation:
-    """One step of a question.
+    """Search query and reader of one hop of a question.
 
     Attributes:
       queries: Search queries with {0} for the subject and {within} for its country. A later query

@@ -26,5 +26,5 @@ def split_of_question(entity: str) -> str:
     """
     splits = {split_of(one) for one in entity.split(" ")}
     if len(splits) > 1:
-        raise ValueError(f"the entities {entity!r} are of different splits")
+        raise ValueError(f"the entities {entity!r} are in different splits")
     return splits.pop()

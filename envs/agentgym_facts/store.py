@@ -16,7 +16,7 @@ from agentgym_envs.base.environment import SetupError
 from agentgym_envs.data_folder import data_folder
 from agentgym_facts.sources import SOURCES
 
-# Number of the recipe; raise it whenever the same packages lead to other passages or questions.
+# Version of the code that generates the corpus. Raise it when the same packages give other rows.
 RECIPE = 2
 PASSAGES = "passages.jsonl"
 QUESTIONS = "questions.jsonl"

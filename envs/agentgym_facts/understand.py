@@ -27,10 +27,10 @@ _VIA = {"capital_airport": "capital", "currency_number": "currency_code"}
 
 @dataclasses.dataclass(frozen=True)
 class Lookup:
-    """Step that looks up `relation` of the subject `of`, which is a name or the number of an
+    """Step that looks up `relation` of the subject `of`, which is a name or the index of an
     earlier step.
 
-    `within` is the country of the subject, also given by name or step number; "" if it is unknown.
+    `within` is the country of the subject, also given by name or step index; "" if it is unknown.
     """
 
     relation: str
@@ -40,7 +40,7 @@ class Lookup:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """Step that chooses the name with the larger value, or with the smaller value if `less_wins`."""
+    """Step that compares two (name, step index) pairs; `less_wins` if the smaller value wins."""
 
     first: tuple[str, int]
     second: tuple[str, int]

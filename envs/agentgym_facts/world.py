@@ -22,7 +22,8 @@ STAGES = 7  # number of stages of `read_world` in the progress display
 class World:
     """Records of all sources.
 
-    The keys of `rows`, and of `names` (names of countries), are two-letter codes.
+    `rows`, `names` (of countries) and `countries` are keyed by two-letter country codes, `regions`
+    (of airports) by IATA codes.
     """
 
     book: PassageBook

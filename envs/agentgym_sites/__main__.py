@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m agentgym_sites",
         description="The embedded sites of the web navigation environment, which starts them "
-        "itself. This command prepares them ahead of time, or runs them to look at them.",
+        "itself. This command prepares them ahead of time, or runs them for inspection.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (

@@ -1,8 +1,8 @@
 """Pseudo-random choices that are the same on every machine and Python version.
 
-They are used for seed data, for tasks, and in running sites. Seed data must not change between
-builds. The keys of new wish lists, sessions and similar objects appear in addresses. With random
-keys, the addresses would differ when the same actions are replayed.
+Seed data, tasks and running sites use these choices. Seed data must not change between builds.
+The keys of new wish lists, sessions and similar objects appear in addresses. With random keys, the
+addresses would differ when the same actions are replayed.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ def seed_request(seconds: int) -> Iterator[None]:
     Args:
       seconds: Age of the episode in seconds; each request adds one.
     """
-    # Skipping the first choice keeps the strings, such as session keys, of earlier prepared sites.
+    # Skipping the first choice keeps session keys and other strings as they were before.
     token = _dice.set(Dice(str(seconds), thrown=1))
     try:
         yield

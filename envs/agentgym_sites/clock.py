@@ -4,7 +4,7 @@ An episode starts at EPISODE_START and is one second older with each request, so
 lead to the same pages. In a Django process `install()` makes `django.utils.timezone.now`,
 `datetime.datetime.now` and `datetime.date.today` return the episode's time. Threads that serve no
 episode get the real time. `time.time` is unchanged, because servers measure durations with it.
-`install_in_signatures()` sets the time in Django's signatures, such as those of sessions.
+`install_in_signatures()` also sets the timestamps that Django adds when it signs session data.
 """
 
 import contextlib
@@ -94,7 +94,7 @@ class EpisodeDate(datetime.date, metaclass=_AnyDate):
 
 
 class EpisodeTime:
-    """Replacement of the module `time`, with only the function that signatures use."""
+    """Replacement of the module `time` in `django.core.signing`, which uses only `time.time`."""
 
     @staticmethod
     def time() -> float:
@@ -103,7 +103,7 @@ class EpisodeTime:
 
 
 def install_in_signatures() -> None:
-    """Makes Django's signatures use the episode's time, so that equal sessions have equal bytes."""
+    """Makes Django sign with the episode's time, so that equal session data have equal bytes."""
     from django.core import signing
 
     signing.time = EpisodeTime

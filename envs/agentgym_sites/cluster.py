@@ -107,12 +107,12 @@ class Cluster:
         self.accounts: dict[str, Account] = {}
 
     def __enter__(self) -> "Cluster":
-        """Starts."""
+        """Starts the sites."""
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stops."""
+        """Stops the sites."""
         self.stop()
 
     def start(self) -> None:

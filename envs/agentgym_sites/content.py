@@ -1,7 +1,7 @@
-"""Content of a site's database, and the difference between an episode's database and the template.
+"""Difference between an episode's database and the template database of its site.
 
 A task that changes a site is scored by this difference. The comparison ignores values that depend
-on how a state was reached: row ids, times, counters and logs of visits.
+on the way to a result: row ids, times, counters and logs of visits.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-# maximum number of removed rows, and of added rows, per table; no task changes as many
+# maximum number of removed rows, and of added rows, per table; no task changes that many rows
 MAX_ROWS = 100
 _NUMBER_OF_ROW = "id"
 
@@ -91,7 +91,7 @@ def _rows_of(
     condition = f" WHERE {table.where}" if table.where else ""
     query = f'SELECT {", ".join(expressions)} FROM "{name}"{condition}'
     return Counter(
-        # Forms write "" where the seed has NULL.
+        # Forms write "" where the seed data have NULL.
         tuple(
             (column, "" if value is None else value)
             for column, value in zip(columns, values, strict=True)

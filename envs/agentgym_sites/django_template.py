@@ -1,4 +1,4 @@
-"""Makes the template database of a Django site, with its tables, storage states and clock."""
+"""Makes the template database of a Django site, and the storage states of its accounts."""
 
 import json
 import pathlib
@@ -23,11 +23,11 @@ TEMPLATE = "template.sqlite3"
 def make_template(
     folder: pathlib.Path, seed: Callable[[], None], say: Callable[[str], None]
 ) -> None:
-    """Creates `template.sqlite3` in the folder and fills it.
+    """Creates `template.sqlite3` in the folder and fills its tables.
 
     Args:
       folder: Folder of the prepared site.
-      seed: Function that writes all rows with Django's models, except those of logins.
+      seed: Function that writes all rows with Django's models and calls `save_login`.
       say: Progress callback.
     """
     database = folder / TEMPLATE

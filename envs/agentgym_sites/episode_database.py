@@ -20,8 +20,8 @@ OLD_SECONDS = 24 * 3600.0  # age in seconds after which a remaining database is 
 class EpisodeDatabases:
     """Databases of a site's episodes.
 
-    Requests of one episode are served one after another, as for a single visitor. SQLite is
-    therefore never locked, and two requests of a page always write in the same order.
+    Requests of one episode are served one after another. A request therefore never finds the
+    SQLite file locked by another request.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class EpisodeDatabases:
         """Removes database files that are older than a day.
 
         Args:
-          template: SQLite file to copy; it has the table of `add_clock`.
+          template: SQLite file to copy; it has the table that `add_clock` adds.
           folder: Folder of the copies.
           content: Rules with which `changes` compares the tables.
         """

@@ -21,8 +21,8 @@ from agentgym_sites.site import EPISODE_HEADER, EPISODE_PATH, HEALTH_PATH
 _EPISODE_KEY = "HTTP_" + EPISODE_HEADER.upper().replace("-", "_")
 _WARM_UP = "warm-up"
 _TEXT = [("Content-Type", "text/plain; charset=utf-8")]
-# Pattern of valid file names below the prefix. It excludes unsafe characters, empty parts of paths,
-# and names that are too long for a file system.
+# Pattern of valid names of static files. It excludes unsafe characters, empty parts of paths, and
+# names that are too long for a file system.
 _STATIC_NAME = re.compile(r"(?=.{1,200}\Z)[\w@+ .-]+(?:/[\w@+ .-]+)*", re.ASCII)
 _STATIC_SECONDS = 7 * 24 * 3600
 
@@ -52,7 +52,7 @@ class StaticFiles:
 
         Args:
           name: Name of the file below the prefix.
-          start_response: Function from WSGI.
+          start_response: WSGI function that sends the status and the headers.
         """
         if name not in self._files:
             found = self._file(name)
@@ -121,9 +121,8 @@ class EpisodeApplication:
     def _episode(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Answers requests that end an episode or ask for its changes.
 
-        Pages in a browser have no access, because such a request has one of two headers. The
-        browser adds `X-Episode` to requests of pages, and `Origin` to every DELETE of a page or a
-        web worker.
+        Scripts of a page have no access, because the browser adds a header that is refused here:
+        `X-Episode` to requests of pages, and `Origin` to every DELETE of a page or a web worker.
         """
         method = environ["REQUEST_METHOD"]
         if _EPISODE_KEY in environ or "HTTP_ORIGIN" in environ:
@@ -151,7 +150,7 @@ class EpisodeApplication:
                 return self._complete(environ, start_response)
 
     def _complete(self, environ: dict[str, Any], start_response: StartResponse) -> list[bytes]:
-        """Returns the complete response, because a page that is generated in parts reads the
+        """Returns the complete response, because a response that is generated in parts reads the
         database until its last part.
         """
         body = self._application(environ, start_response)

@@ -30,8 +30,8 @@ _ICON = re.compile(
 def label_icons(html: str) -> str:
     """Returns a page whose icons have a name or are absent from the accessibility tree.
 
-    A link with only an icon of the table gets the icon's label. A link with a title keeps the title
-    as its name. The first star of a rating is labelled with the rating.
+    A link that contains only an icon of `_LABELS` gets the icon's label. Other icons are hidden, so
+    their links are named by the text or the title. The first star of a rating gets the rating.
 
     Args:
       html: HTML of the page.

@@ -1,4 +1,4 @@
-"""Interface of a site, which is prepared once, started as a process, checked and stopped.
+"""Interface of an embedded web site: its preparation, process, health check and stop.
 
 Every site process follows these rules:
 
@@ -43,14 +43,14 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 @dataclasses.dataclass(frozen=True)
 class Account:
-    """Person who is logged in when a task starts."""
+    """Name and password of the person who is logged in when a task starts."""
 
     username: str
     password: str
 
 
 class Site(Protocol):
-    """An application, which may serve several of WebArena's sites.
+    """A web application, which may replace several of WebArena's sites.
 
     Attributes:
       name: Name of the application and of its folder below the data folder, such as "shop".

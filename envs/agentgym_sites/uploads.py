@@ -8,7 +8,7 @@ from django.core.files.uploadhandler import FileUploadHandler, SkipFile
 class RefuseUploads(FileUploadHandler):
     """Upload handler that removes every file from a form.
 
-    No file of an episode therefore remains outside its database.
+    An episode therefore leaves no file outside its database.
     """
 
     def new_file(self, *args: Any, **kwargs: Any) -> None:

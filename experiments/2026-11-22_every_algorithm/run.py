@@ -45,8 +45,8 @@ OWN: dict[str, dict] = {
     # The loss has no ratio, so there is one update per rollout, and twice the rollouts for as many
     # updates.
     "reinforce": {"learner.mini_batches": 1, "total_steps": 90},
-    # CISPO keeps the gradient of tokens whose ratio has left the clip range, so it needs smaller
-    # and more steps.
+    # CISPO keeps the gradient of tokens whose ratio has left the clip range, so it needs more steps
+    # at a smaller learning rate.
     "cispo": SMALLER_STEPS,
     # At the shared rate some seeds of these algorithms failed here (README.md).
     "two_rooms gspo_token": SMALLER_STEPS,
@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("--of", required=True)
     parser.add_argument("--algorithms", required=True)
     parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--url", default="", help="of a server for all runs; empty: one each")
+    parser.add_argument("--url", default="", help="server of all runs; empty: a server per run")
     args = parser.parse_args()
     jax.config.update("jax_compilation_cache_dir", str(CACHE))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)

@@ -3,7 +3,7 @@ r"""Disturbs deep search and web navigation with a scripted agent; appends to re
   JAX_PLATFORMS=cpu python experiments/2026-11-22_faults/plays.py --repeat=2
   python -m tests.faults.report
 
-Agent, proxy, environments and kills are those of tests/faults.
+The agent, the proxy, the environments and the kills are imported from tests/faults.
 """
 
 import argparse

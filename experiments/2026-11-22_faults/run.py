@@ -4,7 +4,7 @@ disturbances.
   JAX_PLATFORMS=cpu python experiments/2026-11-22_faults/run.py --repeat=5 --folder=runs/faults
   python -m tests.faults.report
 
-The runs, the proxy and the kills are those of tests/faults.
+The runs, the proxy and the kills are imported from tests/faults.
 """
 
 import argparse
@@ -159,8 +159,10 @@ def main():
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--kills", type=int, default=4, help="of the trainer in one run")
-    parser.add_argument("--calm", type=int, default=20, help="requests let through for ten faults")
+    parser.add_argument(
+        "--kills", type=int, default=4, help="number of kills of the trainer in one run"
+    )
+    parser.add_argument("--calm", type=int, default=20, help="undisturbed requests per ten faults")
     parser.add_argument("--parts", default=",".join(PARTS))
     args = parser.parse_args()
     args.folder = args.folder.absolute()

@@ -39,9 +39,7 @@ def tokens_of(metrics: pathlib.Path) -> float:
 
 
 class Budget(StopFlag):
-    """Stop flag that is set when the metrics show a given number of tokens; the limit can be
-    removed.
-    """
+    """Stop flag that is set when a run reaches its token budget; `is_lifted` removes the budget."""
 
     def __init__(self, metrics: pathlib.Path, tokens: float) -> None:
         super().__init__()

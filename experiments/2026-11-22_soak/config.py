@@ -6,7 +6,7 @@ checkpoints and evaluations.
 Needs: no running server (the command starts one for the bandit of configs/rl/bandit.py); one CPU
 core.
 Result: README.md in this folder.
-Source: our own; sizes as small as the shapes of a run allow.
+Source: we chose the smallest sizes that the array shapes of a run allow.
 """
 
 from configs import common

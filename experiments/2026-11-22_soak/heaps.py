@@ -27,8 +27,8 @@ from agentgym_jax.startup import launch
 
 MIB = 2.0**20
 SAVES_PER_STEP = 0.5
-COUNTERS = flags.DEFINE_bool("counters", False, "Orbax asks for TensorStore's counters.")
-SAVES = flags.DEFINE_bool("saves", True, "Checkpoints are written.")
+COUNTERS = flags.DEFINE_bool("counters", False, "Whether Orbax reads TensorStore's counters.")
+SAVES = flags.DEFINE_bool("saves", True, "Whether to write checkpoints.")
 
 
 def heaps(scratch: pathlib.Path) -> dict[str, float]:

@@ -10,7 +10,7 @@ run folder, so nothing is resumed. Fields of a start:
 - `programs`: programs that the whole process, plots included, looked up in the cache.
 - `compiled`: programs that were not in the cache. The target of the warm start is 0; otherwise
   their names are printed.
-- `refused`: programs that JAX did not write to the cache either, with its reason.
+- `refused`: programs of `compiled` that JAX did not write to the cache; its reasons are printed.
 - `compile_s`: seconds in XLA until the end of the first step, reads of the cache included
   (`jax/compile_s` of metrics.jsonl, agentgym_jax/telemetry/machine.py).
 - `first_step_s`: from the start of the process to the line of step 1 in metrics.jsonl: imports,
@@ -40,9 +40,9 @@ _CONFIG = flags.DEFINE_string("config", "configs/quickstart.py:smoke", "Config o
 _OVERRIDES = flags.DEFINE_multi_string(
     "override",
     ["algorithm.entropy_coef=1e-3", "learner.min_informative_groups=0"],
-    "Value of the config, such as model.dtype=bfloat16; may be given again.",
+    "Override of a config value, such as model.dtype=bfloat16; repeatable.",
 )
-_WARM = flags.DEFINE_integer("warm", 1, "Starts with a full cache.")
+_WARM = flags.DEFINE_integer("warm", 1, "Number of starts with a filled cache.")
 _OUT = flags.DEFINE_string("out", "", "File that the JSON line is appended to.")
 
 _LOGGED = ("jax._src.compiler", "jax._src.compilation_cache")

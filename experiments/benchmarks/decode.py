@@ -18,15 +18,23 @@ from absl import app, flags
 from shapes import SHAPES, decode_limit_s, prefill_limit_s
 from side_by_side import Contender
 
-_SHAPE = flags.DEFINE_enum("shape", "30m", sorted(SHAPES), "Network.")
-_ROWS = flags.DEFINE_multi_integer("rows", [8], "Rows that decode together; may be given again.")
+_SHAPE = flags.DEFINE_enum("shape", "30m", sorted(SHAPES), "Shape of the network.")
+_ROWS = flags.DEFINE_multi_integer("rows", [8], "Rows that decode together; repeatable.")
 _PROMPT = flags.DEFINE_integer("prompt", 128, "Tokens of a prompt.")
-_NEW = flags.DEFINE_integer("new", 128, "Tokens to sample for a row.")
-_ROUNDS = flags.DEFINE_integer("rounds", 3, "Measurements of each.")
-_DTYPE = flags.DEFINE_enum("dtype", "float32", ["float32", "bfloat16"], "Of ours and tunix.")
-_TUNIX = flags.DEFINE_string("tunix_python", "", "Interpreter with google-tunix; empty: left out.")
-_TORCH = flags.DEFINE_string("torch_python", "", "Interpreter with torch; empty: left out.")
-_BF16 = flags.DEFINE_bool("torch_bfloat16", True, "transformers in bfloat16 too.")
+_NEW = flags.DEFINE_integer("new", 128, "Tokens to sample in each row.")
+_ROUNDS = flags.DEFINE_integer("rounds", 3, "Number of measurements of each contender.")
+_DTYPE = flags.DEFINE_enum(
+    "dtype", "float32", ["float32", "bfloat16"], "Data type of ours and tunix."
+)
+_TUNIX = flags.DEFINE_string(
+    "tunix_python", "", "Python interpreter that has google-tunix; empty: not measured."
+)
+_TORCH = flags.DEFINE_string(
+    "torch_python", "", "Python interpreter that has torch; empty: not measured."
+)
+_BF16 = flags.DEFINE_bool(
+    "torch_bfloat16", True, "Whether to measure transformers in bfloat16, too."
+)
 _OUT = flags.DEFINE_string("out", "", "File that the JSON lines are appended to.")
 
 

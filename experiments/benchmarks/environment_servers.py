@@ -13,8 +13,8 @@ is near 1000 / (steps/s), the clients limit the speed.
 In a run of T threads, each thread creates a session and resets it; both calls are timed, with all T
 threads concurrent. Then all threads together take --steps steps from a script of valid and invalid
 actions, and close their sessions. An episode that ends is reset during the steps; `resets` counts
-these resets. CPU and resident memory are those of the server's process tree; pages that processes
-share count for each process.
+these resets. CPU and resident memory are summed over the server's process tree; shared pages
+count for each process.
 """
 
 import argparse
@@ -417,17 +417,22 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--env", required=True, choices=list(ACTIONS), help="what is served and played")
-    add("--threads", default="1,8,64", help="clients at a time, several numbers (%(default)s)")
-    add("--steps", type=int, default=1000, help="steps of a run, all threads (%(default)s)")
+    add("--env", required=True, choices=list(ACTIONS), help="environment")
+    add("--threads", default="1,8,64", help="concurrent clients, one run per number (%(default)s)")
+    add("--steps", type=int, default=1000, help="steps of all threads in a run (%(default)s)")
     add("--repeat", type=int, default=3, help="runs of each server (%(default)s)")
-    add("--keepalive", action="store_true", help="keep connections; else a new one a call")
+    add("--keepalive", action="store_true", help="use persistent connections")
     add("--workers", type=int, default=1, help="worker processes of our server (%(default)s)")
-    add("--arguments", default="", help='more for our server, such as "--compat"')
-    add("--episodes", type=int, default=0, help="also measure memory with so many live episodes")
-    add("--versus-command", default="", help="starts the other server; {port} is filled in")
-    add("--versus-url", default="", help="address of the other server, if it runs already")
-    add("--versus-pid", type=int, default=0, help="its process, for CPU and memory")
+    add("--arguments", default="", help='further arguments of our server, such as "--compat"')
+    add(
+        "--episodes",
+        type=int,
+        default=0,
+        help="concurrent episodes of the memory measurement; 0: none",
+    )
+    add("--versus-command", default="", help="command that starts the other server on {port}")
+    add("--versus-url", default="", help="address of the other server if it is already running")
+    add("--versus-pid", type=int, default=0, help="process id of that server, for CPU and memory")
     add("--out", type=pathlib.Path, help="JSON file with every run")
     args = parser.parse_args(argv)
     try:

@@ -17,15 +17,17 @@ from absl import app, flags
 from shapes import SHAPES
 from side_by_side import Contender
 
-_SHAPE = flags.DEFINE_enum("shape", "30m", sorted(SHAPES), "Network.")
-_ROWS = flags.DEFINE_integer("rows", 8, "Episodes under way together.")
+_SHAPE = flags.DEFINE_enum("shape", "30m", sorted(SHAPES), "Shape of the network.")
+_ROWS = flags.DEFINE_integer("rows", 8, "Episodes that run concurrently.")
 _EPISODES = flags.DEFINE_integer("episodes", 16, "Episodes of a measurement.")
 _TURNS = flags.DEFINE_list("turns", ["2", "4", "8", "16", "32"], "Turns of an episode.")
-_LOCK_STEP = flags.DEFINE_integer("lock_step_turns", 16, "Longest episodes in lock step.")
-_TURN_TOKENS = flags.DEFINE_integer("turn_tokens", 32, "Sampled in a turn, on the average.")
+_LOCK_STEP = flags.DEFINE_integer(
+    "lock_step_turns", 16, "Turns of the longest episodes in lock step."
+)
+_TURN_TOKENS = flags.DEFINE_integer("turn_tokens", 32, "Mean number of sampled tokens per turn.")
 _PROMPT = flags.DEFINE_integer("prompt", 64, "Tokens of a prompt.")
 _OBSERVATION = flags.DEFINE_integer("observation", 48, "Tokens of an observation.")
-_ROUNDS = flags.DEFINE_integer("rounds", 2, "Measurements of each.")
+_ROUNDS = flags.DEFINE_integer("rounds", 2, "Number of measurements of each contender.")
 _PICTURE = flags.DEFINE_string("picture", "", "File for the plot.")
 _OUT = flags.DEFINE_string("out", "", "File that the JSON line is appended to.")
 

@@ -4,21 +4,21 @@ for the host.
   PYTHONPATH=. python experiments/benchmarks/iteration.py
   PYTHONPATH=. python experiments/benchmarks/iteration.py --model=/path/of/qwen --steps=2 --skipped=1
 
-Without --model the run uses configs/quickstart.py at its first horizon after a short warm start, so
-that episodes are about as long as in the quickstart. With --model it uses a Hugging Face directory
-on BabyAI with configs/paper/babyai.py, 8 episodes of 2 turns. Both runs use HTTP and start their
-servers.
+Without --model the run uses configs/quickstart.py with its first turn limit, after a short warm
+start, so that episodes are about as long as in the quickstart. With --model the run trains the
+model in a Hugging Face directory with configs/paper/babyai.py, 8 episodes of 2 turns. Both runs use
+HTTP and start their servers.
 
 Phases in seconds, from metrics.jsonl; medians over the steps after the skipped ones:
 
-  step        from one line of the log to the next, so with logging and checkpoint
+  step        from one line of metrics.jsonl to the next, so with logging and checkpoint
   decode, prefill        time/decode_s, time/prefill_s: the sampler's calls until their results are there
   score, update         time/score_s, time/update_s: with packing and transfers
   environments          time/env_wait_s: no row could decode
   rollout, rest         time/rollout_s less decode, prefill and environments: text, tokens, queues
   between               time/iteration_s less rollout, score and update: advantages, episodes to disk
   checkpoint            time/checkpoint_s: until the copy is off the device; mean over the steps
-  around                what is left of the step: weights to the sampler, the line of the log
+  around                the rest of the step: weights to the sampler, the line of metrics.jsonl
 
   host share = 1 - (decode + prefill + score + update) / step
 
@@ -59,11 +59,13 @@ from configs import quickstart
 from configs.paper import babyai
 
 _MODEL = flags.DEFINE_string("model", "", "Hugging Face directory; empty: the quickstart's policy.")
-_DTYPE = flags.DEFINE_enum("dtype", "float32", ["float32", "bfloat16"], "Of --model.")
-_STEPS = flags.DEFINE_integer("steps", 8, "Steps that count.")
-_SKIPPED = flags.DEFINE_integer("skipped", 3, "First steps, which compile and do not count.")
-_WARM_START = flags.DEFINE_integer("warm_start", 150, "Supervised steps before, of the quickstart.")
-_PROFILE = flags.DEFINE_bool("profile", False, "One more step under cProfile.")
+_DTYPE = flags.DEFINE_enum("dtype", "float32", ["float32", "bfloat16"], "Data type of --model.")
+_STEPS = flags.DEFINE_integer("steps", 8, "Number of counted steps.")
+_SKIPPED = flags.DEFINE_integer("skipped", 3, "First steps, which compile and are not counted.")
+_WARM_START = flags.DEFINE_integer(
+    "warm_start", 150, "Supervised steps of the quickstart's warm start."
+)
+_PROFILE = flags.DEFINE_bool("profile", False, "Whether to run one more step under cProfile.")
 _OUT = flags.DEFINE_string("out", "", "File that the JSON line is appended to.")
 
 _DEVICE = {
@@ -103,7 +105,8 @@ def make_model_config(path: str):
 def config() -> dict:
     """Returns the config of the run, without evaluations."""
     c = make_model_config(_MODEL.value) if _MODEL.value else make_quickstart_config()
-    # One step more is traced. Another step follows, because the last step of a run is evaluated.
+    # After the counted steps one step is traced. Another one follows, because a run evaluates its
+    # last step.
     c.total_steps = _SKIPPED.value + _STEPS.value + 1 + _PROFILE.value + 1
     c.learner.min_informative_groups = 0
     c.evaluation.update(every=0, at_start=False)
@@ -173,7 +176,7 @@ def host_share(found: dict[str, float]) -> float:
 
 
 def table_of(lines: list[dict], trace: str) -> dict:
-    """Returns the record of a run. `lines` are those of metrics.jsonl; the first one is step 1."""
+    """Returns the record of a run. `lines` are the lines of metrics.jsonl from step 1 on."""
     counted = range(_SKIPPED.value, _SKIPPED.value + _STEPS.value)
     steps = [phases(lines[i], lines[i - 1]) for i in counted]
     table = {name: statistics.median(step[name] for step in steps) for name in steps[0]}

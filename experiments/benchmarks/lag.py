@@ -23,10 +23,14 @@ from agentgym_jax.jobs.run import StopFlag
 from agentgym_jax.startup import prepare
 from configs import quickstart
 
-_LATENCY = flags.DEFINE_float("latency_s", 0.5, "Added to every reset and step of an environment.")
-_ORDER = flags.DEFINE_list("order", ["0", "1", "1", "0"], "Lags of the runs, in order.")
+_LATENCY = flags.DEFINE_float(
+    "latency_s", 0.5, "Delay added to every reset and step of an environment."
+)
+_ORDER = flags.DEFINE_list(
+    "order", ["0", "1", "1", "0"], "max_off_policy_steps of each run, in order."
+)
 _STEPS = flags.DEFINE_integer("steps", 16, "Steps of a run.")
-_SKIPPED = flags.DEFINE_integer("skipped", 4, "First steps that do not count.")
+_SKIPPED = flags.DEFINE_integer("skipped", 4, "First steps, which are not counted.")
 _EPISODES = flags.DEFINE_integer("episodes", 32, "Episodes of a step.")
 _WIDTH = flags.DEFINE_integer("width", 32, "Width of the policy, which has one layer.")
 _EPOCHS = flags.DEFINE_integer("epochs", 2, "Passes over the episodes.")

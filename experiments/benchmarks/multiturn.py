@@ -3,8 +3,8 @@ r"""Measures the episodes per minute of a multi-turn rollout whose environments 
   PYTHONPATH=. python experiments/benchmarks/multiturn.py --shape=30m --rows=8 \
       --tunix_python=tunix-env/bin/python
 
-Ours is the collector, the thread pool and the sampler as in training. The first comparison is the
-same sampler in lock step: every turn begins with the whole history, and all rows wait for the
+Our engine is the collector, the thread pool and the sampler, as in training. The first comparison
+is the same sampler in lock step: every turn prefills the whole history, and all rows wait for the
 slowest. The second comparison is tunix's engine, used as tunix's agentic learner uses it. All
 engines use random weights and the episodes of number_episodes.py.
 """
@@ -16,22 +16,26 @@ from absl import app, flags
 from shapes import SHAPES
 from side_by_side import Contender
 
-_SHAPE = flags.DEFINE_enum("shape", "30m", sorted(SHAPES), "Network.")
-_ROWS = flags.DEFINE_integer("rows", 8, "Episodes under way together.")
-_DECODE_ROWS = flags.DEFINE_integer("decode_rows", 0, "Of these, how many decode together; 0: all.")
+_SHAPE = flags.DEFINE_enum("shape", "30m", sorted(SHAPES), "Shape of the network.")
+_ROWS = flags.DEFINE_integer("rows", 8, "Episodes that run concurrently.")
+_DECODE_ROWS = flags.DEFINE_integer("decode_rows", 0, "Rows that decode together; 0: all.")
 _EPISODES = flags.DEFINE_integer("episodes", 32, "Episodes of a measurement.")
-_TURNS = flags.DEFINE_list("turns", ["5", "20"], "Fewest and most turns of an episode.")
-_TURN_TOKENS = flags.DEFINE_integer("turn_tokens", 32, "Sampled in a turn, on the average.")
+_TURNS = flags.DEFINE_list("turns", ["5", "20"], "Minimum and maximum turns of an episode.")
+_TURN_TOKENS = flags.DEFINE_integer("turn_tokens", 32, "Mean number of sampled tokens per turn.")
 _PROMPT = flags.DEFINE_integer("prompt", 64, "Tokens of a prompt.")
 _OBSERVATION = flags.DEFINE_integer("observation", 48, "Tokens of an observation.")
-_BUDGET = flags.DEFINE_integer("budget", 1984, "Tokens of an episode after its prompt, at most.")
-_DELAY = flags.DEFINE_float("delay_s", 0.05, "Shortest answer of an environment; Pareto, 1.5.")
-_MAX_DELAY = flags.DEFINE_float("max_delay_s", 3.0, "Longest answer.")
-_STEPS = flags.DEFINE_integer("decode_steps", 32, "Tokens of a decode call, at most.")
+_BUDGET = flags.DEFINE_integer("budget", 1984, "Maximum tokens of an episode after its prompt.")
+_DELAY = flags.DEFINE_float(
+    "delay_s", 0.05, "Minimum delay of an observation (Pareto distribution, 1.5)."
+)
+_MAX_DELAY = flags.DEFINE_float("max_delay_s", 3.0, "Maximum delay of an observation.")
+_STEPS = flags.DEFINE_integer("decode_steps", 32, "Maximum tokens per row and decode call.")
 _WAKE = flags.DEFINE_integer("return_after_finished", 1, "Finished turns that end a decode call.")
-_ROUNDS = flags.DEFINE_integer("rounds", 2, "Measurements of each.")
-_TUNIX = flags.DEFINE_string("tunix_python", "", "Interpreter with google-tunix; empty: left out.")
-_TUNIX_EPISODES = flags.DEFINE_integer("tunix_episodes", 8, "Episodes of its measurement.")
+_ROUNDS = flags.DEFINE_integer("rounds", 2, "Number of measurements of each contender.")
+_TUNIX = flags.DEFINE_string(
+    "tunix_python", "", "Python interpreter that has google-tunix; empty: not measured."
+)
+_TUNIX_EPISODES = flags.DEFINE_integer("tunix_episodes", 8, "Episodes of a measurement of tunix.")
 _OUT = flags.DEFINE_string("out", "", "File that the JSON line is appended to.")
 
 

@@ -30,7 +30,7 @@ from agentgym_jax.text.tokenizer import load_tokenizer
 
 _TOKENIZER = flags.DEFINE_string("tokenizer", None, "Hugging Face directory.", required=True)
 _ENVIRONMENTS = flags.DEFINE_list(
-    "environments", ["textcraft", "babyai", "sciworld", "searchqa"], "Which."
+    "environments", ["textcraft", "babyai", "sciworld", "searchqa"], "Environments."
 )
 _OUT = flags.DEFINE_string("out", "", "File that the JSON lines are appended to.")
 

@@ -13,7 +13,7 @@ import machine
 import side_by_side
 from absl import app, flags
 
-_TORCH = flags.DEFINE_string("torch_python", "", "Interpreter of an environment with torch.")
+_TORCH = flags.DEFINE_string("torch_python", "", "Python interpreter that has torch.")
 _OUT = flags.DEFINE_string("out", "", "File that the JSON line is appended to.")
 
 

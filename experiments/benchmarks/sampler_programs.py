@@ -2,7 +2,7 @@ r"""Measures the cost of the sampler's compiled programs at several row lengths.
 
   PYTHONPATH=. python experiments/benchmarks/sampler_programs.py --rows=64 --cache_length=1024 --slices=16x32
 
-The network is that of configs/quickstart.py. The script prints milliseconds per decode step (one
+The network is the one in configs/quickstart.py. The script prints milliseconds per decode step (one
 token for every row) and microseconds per slot of a prefill call. Run it alone on the machine, and
 compare only numbers of one session. Each number is the best of several repetitions.
 """
@@ -19,11 +19,15 @@ from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling import decode
 from configs import quickstart
 
-_ROWS = flags.DEFINE_integer("rows", 64, "Decode rows.")
-_CACHE = flags.DEFINE_integer("cache_length", 1024, "Slots a row.")
-_SLICES = flags.DEFINE_multi_string("slices", ["16x32", "32x32", "64x16"], "Tokens x slices.")
-_LENGTHS = flags.DEFINE_multi_integer("at", [50, 200, 400, 800], "Tokens already in every row.")
-_REPEATS = flags.DEFINE_integer("repeats", 10, "Calls; the fastest counts.")
+_ROWS = flags.DEFINE_integer("rows", 64, "Number of decode rows.")
+_CACHE = flags.DEFINE_integer("cache_length", 1024, "Cache slots of each row.")
+_SLICES = flags.DEFINE_multi_string(
+    "slices", ["16x32", "32x32", "64x16"], "Lengths and numbers of prefill slices."
+)
+_LENGTHS = flags.DEFINE_multi_integer(
+    "at", [50, 200, 400, 800], "Numbers of tokens that every row already has."
+)
+_REPEATS = flags.DEFINE_integer("repeats", 10, "Number of calls; the fastest counts.")
 
 STEPS = 8
 

@@ -151,13 +151,13 @@ def main() -> int:
     """Starts a server, measures it and writes one JSON line."""
     parser = argparse.ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     add = parser.add_argument
-    add("--episodes", type=int, default=64, help="at once")
-    add("--searches", type=int, default=3, help="in each of them")
+    add("--episodes", type=int, default=64, help="concurrent episodes")
+    add("--searches", type=int, default=3, help="searches per episode")
     add("--group", type=int, default=1, help="episodes that have the same question")
-    add("--workers", type=int, default=2, help="of the server")
-    add("--seconds", type=float, default=20.0, help="of a run")
-    add("--repeat", type=int, default=3, help="runs, of which the median is shown")
-    add("--option", action="append", default=[], help="of searchqa, NAME=VALUE")
+    add("--workers", type=int, default=2, help="worker processes of the server")
+    add("--seconds", type=float, default=20.0, help="duration of a run")
+    add("--repeat", type=int, default=3, help="number of runs; the median is shown")
+    add("--option", action="append", default=[], help="option NAME=VALUE of searchqa; repeatable")
     args = parser.parse_args()
     arguments = [f"--workers={args.workers}", *(f"--option={option}" for option in args.option)]
     with EmbeddedServers(["searchqa"], arguments=arguments, start_timeout_s=START_S) as servers:

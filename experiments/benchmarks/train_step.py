@@ -30,22 +30,35 @@ from absl import app, flags
 from shapes import SHAPES, shape_of, train_flops
 from side_by_side import Contender
 
-_SHAPE = flags.DEFINE_enum("shape", "30m", sorted(SHAPES), "Network.")
+_SHAPE = flags.DEFINE_enum("shape", "30m", sorted(SHAPES), "Shape of the network.")
 _ROWS = flags.DEFINE_integer("rows", 8, "Rows of a step.")
 _TOKENS = flags.DEFINE_integer("tokens", 512, "Tokens of a row.")
-_ACTIONS = flags.DEFINE_float("action_share", 1.0, "Of the tokens, those with a loss.", 0.0, 1.0)
-_VOCAB = flags.DEFINE_integer("vocab", 0, "Words; 0: as many as the shape has.", 0)
-_MICRO_ROWS = flags.DEFINE_integer("micro_rows", 0, "Ours: rows computed together; 0: all.")
-_VOCAB_CHUNK = flags.DEFINE_integer("vocab_chunk", 512, "Ours: tokens whose logits exist together.")
-_DTYPE = flags.DEFINE_enum("dtype", "float32", ["float32", "bfloat16"], "Of the products.")
-_TORCH_DTYPE = flags.DEFINE_enum(
-    "torch_dtype", "", ["", "float32", "bfloat16"], "Of torch's products; empty: that of --dtype."
+_ACTIONS = flags.DEFINE_float(
+    "action_share", 1.0, "Share of the tokens that have a loss.", 0.0, 1.0
 )
-_REMAT = flags.DEFINE_string("remat", "none", "Ours: none, block or dots.")
-_ROUNDS = flags.DEFINE_integer("rounds", 3, "Measurements of each.")
-_KEEP = flags.DEFINE_bool("keep_alive", True, "All workers stay in memory together.")
-_TUNIX = flags.DEFINE_string("tunix_python", "", "Interpreter with google-tunix; empty: left out.")
-_TORCH = flags.DEFINE_string("torch_python", "", "Interpreter with torch; empty: left out.")
+_VOCAB = flags.DEFINE_integer("vocab", 0, "Size of the vocabulary; 0: that of the shape.", 0)
+_MICRO_ROWS = flags.DEFINE_integer("micro_rows", 0, "Rows that our step computes together; 0: all.")
+_VOCAB_CHUNK = flags.DEFINE_integer(
+    "vocab_chunk", 512, "Tokens for which our step computes logits together."
+)
+_DTYPE = flags.DEFINE_enum(
+    "dtype", "float32", ["float32", "bfloat16"], "Data type of matrix products."
+)
+_TORCH_DTYPE = flags.DEFINE_enum(
+    "torch_dtype",
+    "",
+    ["", "float32", "bfloat16"],
+    "Data type of torch's products; empty: the same as --dtype.",
+)
+_REMAT = flags.DEFINE_string("remat", "none", "Rematerialisation of our step: none, block or dots.")
+_ROUNDS = flags.DEFINE_integer("rounds", 3, "Number of measurements of each contender.")
+_KEEP = flags.DEFINE_bool("keep_alive", True, "Whether all workers stay in memory together.")
+_TUNIX = flags.DEFINE_string(
+    "tunix_python", "", "Python interpreter that has google-tunix; empty: not measured."
+)
+_TORCH = flags.DEFINE_string(
+    "torch_python", "", "Python interpreter that has torch; empty: not measured."
+)
 _OUT = flags.DEFINE_string("out", "", "File that the JSON line is appended to.")
 
 

@@ -27,12 +27,14 @@ from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.trajectory import from_record
 from configs import quickstart
 
-_RUN = flags.DEFINE_string("run", None, "Run folder whose episodes are taken.", required=True)
+_RUN = flags.DEFINE_string("run", None, "Run folder whose episodes are used.", required=True)
 _STEP = flags.DEFINE_integer("step", 20, "Step of that run.")
-_ROW_LENGTH = flags.DEFINE_integer("row_length", 0, "0: as in the config.")
-_MICRO_ROWS = flags.DEFINE_integer("micro_rows", 0, "0: as in the config.")
-_CHUNK = flags.DEFINE_integer("logprob_chunk", 0, "0: as in the config.")
-_REPEATS = flags.DEFINE_integer("repeats", 5, "Calls; the median counts.")
+_ROW_LENGTH = flags.DEFINE_integer("row_length", 0, "Tokens of a row; 0: as in the config.")
+_MICRO_ROWS = flags.DEFINE_integer("micro_rows", 0, "Rows of a micro-batch; 0: as in the config.")
+_CHUNK = flags.DEFINE_integer(
+    "logprob_chunk", 0, "Tokens per chunk of logits; 0: as in the config."
+)
+_REPEATS = flags.DEFINE_integer("repeats", 5, "Number of calls; the median counts.")
 
 
 def packed_episodes(row_length: int, micro_rows: int) -> batching.TokenBatch:

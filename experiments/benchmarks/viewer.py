@@ -19,13 +19,13 @@ from collections.abc import Iterator
 
 from absl import app, flags
 
-STEPS = flags.DEFINE_integer("steps", 200, "Steps of the run that is made.")
-EPISODES = flags.DEFINE_integer("episodes", 20_000, "Its episodes.")
+STEPS = flags.DEFINE_integer("steps", 200, "Steps of the generated run.")
+EPISODES = flags.DEFINE_integer("episodes", 20_000, "Episodes of the generated run.")
 RUN = flags.DEFINE_string("run", None, "Run folder whose episodes are used.")
-OUT = flags.DEFINE_string("out", None, "Folder to make.")
-MEASURE = flags.DEFINE_string("measure", None, "Page to open.")
-REPEATS = flags.DEFINE_integer("repeats", 5, "How often.")
-CHROMIUM = flags.DEFINE_string("chromium", "/usr/bin/chromium", "The browser.")
+OUT = flags.DEFINE_string("out", None, "Folder for the generated run.")
+MEASURE = flags.DEFINE_string("measure", None, "Path of the page to measure.")
+REPEATS = flags.DEFINE_integer("repeats", 5, "Number of repetitions.")
+CHROMIUM = flags.DEFINE_string("chromium", "/usr/bin/chromium", "Path of the browser.")
 
 
 def records(folder: pathlib.Path) -> Iterator[dict]:
@@ -36,7 +36,7 @@ def records(folder: pathlib.Path) -> Iterator[dict]:
 
 
 def make(run: pathlib.Path, out: pathlib.Path, steps: int, episodes: int) -> None:
-    """Writes the large run. Its metrics repeat those of the real run."""
+    """Writes the large run. Its metrics repeat the metrics of the real run."""
     (out / "trajectories").mkdir(parents=True, exist_ok=True)
     source = records(run)
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

@@ -5,8 +5,8 @@ and parallel episodes.
 
 Starts a server (`python -m agentgym_envs webarena`, embedded sites). --parallel concurrent threads
 run the scripted solutions over HTTP, each in a separate session, until --steps actions were taken.
-A thread starts the next task when an episode ends. Times are measured by the client. CPU is that of
-the server's whole process tree (server, workers, browsers, sites). Memory is the sum of the tree's
+A thread starts the next task when an episode ends. Times are measured by the client. CPU time
+covers the server's whole process tree (server, workers, browsers, sites). Memory is the sum of the tree's
 proportional set sizes (PSS: a page that n processes share counts 1/n in each), read while all
 episodes are open.
 
@@ -205,12 +205,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument(
-        "--parallel", default="1,8", help="episodes at once, one run for each number"
-    )
+    parser.add_argument("--parallel", default="1,8", help="concurrent episodes, one run per number")
     parser.add_argument("--workers", type=int, default=2, help="worker processes of the server")
-    parser.add_argument("--steps", type=int, default=80, help="of each run, all threads together")
-    parser.add_argument("--sites", default="all", help="as the option of the environment")
+    parser.add_argument("--steps", type=int, default=80, help="steps of all threads in a run")
+    parser.add_argument("--sites", default="all", help="option `sites` of the environment")
     parser.add_argument("--out", type=pathlib.Path, help="file that gets the results as JSON lines")
     args = parser.parse_args()
     counts = [int(number) for number in args.parallel.split(",")]

@@ -24,11 +24,11 @@ from agentgym_facts.relations import RELATIONS, Document, latitude, number
 from agentgym_facts.splits import split_of
 from agentgym_facts.world import World
 
-# Description of a country -> the measured quantity. Countries are compared only if the larger value
-# is at least `_LEAST_RATIO` times the smaller one.
+# Relation that describes a country by a comparison -> the compared quantity. Countries are compared
+# only if the larger value is at least `_LEAST_RATIO` times the smaller one.
 _MEASURES = {"larger_area": "area", "higher_top": "height", "longer_coast": "coastline"}
 _LEAST_RATIO = 1.25
-_PARTNERS = 3  # number of countries with which each country is compared, per quantity
+_PARTNERS = 3  # number of countries with which each country is compared, for each quantity
 _CITY_PAIRS = 500
 _AIRPORT_PAIRS = 500
 _LEAST_DEGREES = 3.0

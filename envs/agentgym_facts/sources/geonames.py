@@ -16,7 +16,7 @@ from agentgym_facts.sources import SOURCES, site_path
 from agentgym_facts.text import ascii_form, same_name, words
 
 CITY_INHABITANTS = (
-    # minimum population of places with a passage; smaller places only show that a name is shared
+    # minimum population of places with a passage; smaller places are read to detect shared names
     15_000
 )
 _OTHER_NAMES = 4  # maximum number of alternative names in the passage of a place
@@ -127,7 +127,7 @@ def read_counties() -> list[County]:
 def add_country_passages(
     row: CountryRow, names: Mapping[str, str], currencies: Mapping[str, str], book: PassageBook
 ) -> None:
-    """Adds one passage per topic on a country, so that no passage answers two steps of a question.
+    """Adds one passage per topic on a country, so that no passage answers two hops of a question.
 
     Args:
       row: Country that the passages describe.

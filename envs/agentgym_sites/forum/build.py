@@ -8,7 +8,7 @@ from agentgym_sites import chance, clock
 
 
 def main() -> None:
-    """Builds the template in the folder that is the only argument."""
+    """Builds the template in the folder given as the only argument."""
     folder = pathlib.Path(sys.argv[1])
     clock.install()  # must precede all imports of Django
     chance.install()

@@ -10,9 +10,9 @@ class Circle:
     Attributes:
       title: Title of the category.
       description: Text that describes the category.
-      tool: Type of article that members recommend to each other.
-      uses: Purposes of the article, one topic each.
-      products: Invented product names of such articles.
+      tool: Type of product that members recommend to each other.
+      uses: Uses of such a product, one topic each.
+      products: Invented names of such products.
       place: Meeting place of the members.
       questions: Titles of the topics that ask for advice.
       projects: Projects of the members, one topic each.
@@ -38,7 +38,7 @@ def _circle(head: str, place: str, tool: str, lists: str) -> Circle:
     Args:
       head: Title and description, separated by a colon.
       place: Meeting place.
-      tool: The type of article and its product names, separated by a colon.
+      tool: Type of product and product names, separated by a colon.
       lists: Uses, questions, projects, plans and tips: one line each, items separated by `|`.
     """
     title, description = head.split(": ")

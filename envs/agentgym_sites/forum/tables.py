@@ -27,7 +27,7 @@ FIRST_CATEGORY = 3
 
 _RECENT_DAYS = 80
 
-# Kinds of the topics of each category. Their order does not matter, because the dates are drawn.
+# Kinds of the topics in each category; the date of each topic is drawn at random.
 _KINDS = ("advice",) * 3 + ("choice",) * 4 + ("diary",) * 4 + ("meeting",) * 2 + ("poll",)
 
 
@@ -164,7 +164,7 @@ def letters() -> tuple[Letter, ...]:
     )
 
 
-# Title, text, and the fact in the text.
+# Title, text with a placeholder, and the value of the placeholder.
 _LETTERS = (
     ("Key of the shed", "The key of the shed is now under the {answer}.", "blue flower pot"),
     ("Your parcel", "Your parcel came to us; we left it with {answer}.", "the baker"),

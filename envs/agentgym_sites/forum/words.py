@@ -8,7 +8,7 @@ PASSWORD = "harbour-2024"
 MODERATOR = "moderator"
 SITE_NAME = "Harbour Forum"
 
-# First comments of topics by kind.
+# Comments that open a topic, by kind of topic.
 OPENINGS = {
     "advice": (
         "I have tried for a month and would like to hear what works for you.",

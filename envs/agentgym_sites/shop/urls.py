@@ -1,4 +1,4 @@
-"""URL patterns of the shop: those of oscar except the editor of mail templates.
+"""URL patterns of the shop: all patterns of oscar except the editor of mail templates.
 
 Oscar renders mail templates as Django templates. The tags in an edited template could access the
 site's process.

@@ -35,7 +35,7 @@ GROUP = "across"
 _NO_PRODUCT = "Larchmont Copper Birdbath, Round"
 _FORUM_TAB = "tab_focus [1]"
 _MOST_COMMENTS = 8  # maximum number of comments of a topic, so that the topic's page is short
-# generator that yields actions and returns the fact that it found
+# generator that yields actions, receives observations and returns the fact that it found
 _Found = Generator[str, str, str]
 
 

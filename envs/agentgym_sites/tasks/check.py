@@ -235,8 +235,8 @@ def _follow(environment: WebArenaEnvironment, other: EmbeddedTask, seen: list[st
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m agentgym_sites.tasks.check",
-        description="Plays every embedded task with its solution, which must score 1, and with an "
-        "idle and a hostile agent, which must score 0.",
+        description="Runs the solution of every embedded task, which must score 1, and an idle and a "
+        "hostile agent, which must score 0.",
     )
     add = parser.add_argument
     add(
@@ -249,7 +249,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--first", action="store_true", help="only the first instance of each template")
     add("--agent", action="append", choices=AGENTS, help="only this agent; may be repeated")
     add("--no-browser", action="store_true", help="only the hostile agent that needs no browser")
-    add("--parallel", type=int, default=4, help="episodes at a time (default: %(default)s)")
+    add("--parallel", type=int, default=4, help="concurrent episodes (default: %(default)s)")
     add("--json", type=pathlib.Path, help="write all results to this file")
     return parser.parse_args(arguments)
 

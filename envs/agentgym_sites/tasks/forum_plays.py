@@ -66,7 +66,7 @@ def said_by(page: list[Node], member: str, pattern: str = "") -> list[Node]:
 
 
 def _until_reply(page: list[Node]) -> list[Node]:
-    """Returns the elements up to the last link below a comment."""
+    """Returns the elements up to the first `reply` link, which is the last element of a comment."""
     for index, node in enumerate(page):
         if node.role == "link" and node.name == "reply":
             return page[: index + 1]

@@ -46,14 +46,14 @@ class Ending:
 
 @dataclasses.dataclass(frozen=True)
 class Hacked:
-    """A task that scored above 0 for an ending."""
+    """A task on which an ending scored above 0, and the description of the attack."""
 
     task_id: int
     deed: str
 
 
 class _FirstPage:
-    """Page for the evaluators, which is empty and runs no scripts."""
+    """Empty last page of an episode, for the evaluators; it runs no scripts."""
 
     url = "http://nowhere.test/"
 
@@ -112,7 +112,7 @@ def pasted(documents: Sequence[Document]) -> Iterator[Ending]:
 
 
 def misdone(tasks: Sequence[EmbeddedTask]) -> Iterator[tuple[EmbeddedTask, Ending]]:
-    """Yields tasks that require changes, each with an end state that is nearly right but wrong."""
+    """Yields tasks that require changes, each with several nearly right but wrong endings."""
     for index, each in enumerate(tasks):
         edits = each.task.evaluation.edits
         other = tasks[index - 1].task.evaluation.edits
@@ -132,7 +132,7 @@ def _answer(task: WebTask) -> str:
 
 
 def _wrong(edit: Edit) -> Iterator[Edit]:
-    """Yields copies of an edit; in each copy another value is replaced."""
+    """Yields copies of an edit with one wrong value each."""
     for column in edit.row:
         yield dataclasses.replace(edit, row={**edit.row, column: _TEXT})
     for column in edit.to:

@@ -183,7 +183,7 @@ def read_page(observation: str) -> Generator[str, str, list[Node]]:
 
 
 def tree(observation: str) -> str:
-    """Returns the elements of an observation as text, with which callers check if a page changed."""
+    """Returns the lines of an observation that show elements; they change if the page scrolled."""
     return "\n".join(match[0] for match in _LINE.finditer(observation))
 
 
@@ -198,7 +198,7 @@ def value_after(found: list[Node], label: str, role: str = "cell|StaticText|text
             for later in found[index + 1 :]:
                 if later.role in role.split("|") and later.name != label:
                     return later.name
-    raise ScriptError(f"nothing behind {label!r} in {[node.name for node in found]}")
+    raise ScriptError(f"no element after {label!r} in {[node.name for node in found]}")
 
 
 def matching(pattern: str) -> Reader:
@@ -209,7 +209,7 @@ def matching(pattern: str) -> Reader:
             match = re.search(pattern, node.name)
             if match:
                 return match[1]
-        raise ScriptError(f"nothing like {pattern!r} on the page")
+        raise ScriptError(f"no element matches {pattern!r}")
 
     return read
 

@@ -43,7 +43,7 @@ def open_wiki(observation: str, project: Project, *titles: str) -> Script:
 
 
 def open_form(observation: str, ticket: Ticket) -> Script:
-    """Opens the folded form below a ticket."""
+    """Opens the collapsed form below a ticket."""
     observation = yield from open_ticket(observation, ticket)
     return (yield from script.click(observation, "link", "Modify Ticket"))
 

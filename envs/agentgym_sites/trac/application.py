@@ -168,8 +168,8 @@ def serve(arguments: argparse.Namespace) -> None:
     environments = EpisodeEnvironments(arguments.prepared, arguments.episodes)
     web.open_environment = environments.chosen
     # Disables Trac's pool of connections, which all environments share. Closing the connections of
-    # one environment would also close those of other threads. A connection that remains open would
-    # serve the next episode with the same name.
+    # one environment would also close connections that other threads use. A connection that remains open would
+    # serve a later episode with the same id.
     SQLiteConnection.poolable = False
     share_what_is_loaded(arguments.prepared / ENVIRONMENT)
     application = EpisodeApplication(

@@ -50,8 +50,8 @@ _OPTIONS = (
     ("logging", "log_type", "stderr"),
     ("logging", "log_level", "ERROR"),
     ("metanav", "about", "disabled"),
-    # All permission policies except that of attachments, because attachments would be files outside
-    # an episode's database.
+    # Trac's default permission policies without the policy for attachments, because attachments
+    # would be files outside an episode's database.
     (
         "trac",
         "permission_policies",
@@ -77,7 +77,7 @@ _PERMISSIONS = (
 
 
 def main() -> None:
-    """Builds the template in the folder that is the only argument."""
+    """Builds the template in the folder given as the only argument."""
     folder = pathlib.Path(sys.argv[1])
     present.install()
     from trac.env import Environment

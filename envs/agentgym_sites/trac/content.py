@@ -7,7 +7,7 @@ CONTENT: Content = {
     "auth_cookie": None,
     "cache": None,
     "session": None,
-    # all other attributes store the last query
+    # all other session attributes store the last ticket query
     "session_attribute": Table(where="name IN ('name', 'email')"),
     "ticket": Table(free=("changetime", "time")),
     # The ticket's row contains the last value of each field. In this table, only comments are
