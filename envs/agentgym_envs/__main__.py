@@ -27,7 +27,7 @@ LOG_LEVELS = ["debug", "info", "warning", "error"]
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """Returns the argument parser; a module as first argument becomes a command of its own."""
+    """Returns the argument parser, with one more command if the first argument is a module."""
     parser = argparse.ArgumentParser(
         prog="python -m agentgym_envs",
         description="Environment servers that speak AgentGym's HTTP protocol.",
@@ -46,7 +46,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     _add_demonstration_options(
         add("demonstrations", "write episodes of a scripted agent as AgentGym trajectory records")
     )
-    _add_check_options(add("check", "test that an environment meets the common contract"))
+    _add_check_options(add("check", "run the conformance checks on an environment"))
     _add_prepare_options(add("prepare", "build the files of an environment on this machine, once"))
     if arguments and not arguments[0].startswith("-") and arguments[0] not in commands.choices:
         _add_server_options(add(arguments[0], f"serve {arguments[0]}"), find(arguments[0]).port)
@@ -89,7 +89,7 @@ def _add_demonstration_options(parser: argparse.ArgumentParser) -> None:
         "--epsilon",
         type=float,
         default=0.1,
-        help="fraction of turns in which the agents random and mixed take a detour",
+        help="probability that the agents random and mixed take an arbitrary action seen so far",
     )
     add("--seed", type=int, default=0, help="seed of the random choices")
     add("--max-turns", type=int, default=20, help="actions after which an episode is cut")

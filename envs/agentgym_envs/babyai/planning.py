@@ -1,4 +1,4 @@
-"""Paths through a whole grid, for agents that know it: distances to a set of poses.
+"""Distances through a whole grid to a set of poses, for agents that know the whole grid.
 
 A pose is (x, y, facing). Distances count primitive moves, plus a price for obstacles. A detour is
 preferred if it costs less than the obstacle.

@@ -1,7 +1,7 @@
 """HTTP application: fixed paths, bounded bodies, access checks.
 
-The paths of a server are fixed, so routing needs no patterns. For each step, a web framework would
-take more time than a text game.
+The paths of a server are fixed, so routing needs no patterns. A web framework would take more time
+per request than a text game takes per step.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """A JSON body and its status. If `is_last` is True, the connection is closed after it."""
+    """JSON body and status. If `is_last` is True, the server closes the connection afterwards."""
 
     body: bytes
     status: int = 200

@@ -1,7 +1,7 @@
 """SessionHost: holds the environments of one process and answers requests about their sessions.
 
-A worker process and `InProcessServer` both send requests to a SessionHost, one at a time. Both
-therefore return the same bytes.
+Each worker process and each `InProcessServer` passes its requests to a SessionHost, one at a time.
+Both kinds of server therefore return the same bytes.
 """
 
 import json
@@ -185,7 +185,7 @@ class SessionHost:
         return self._sessions[session_id]
 
     def _playing(self, session_id: int, route: str) -> _Session:
-        """Returns a session that was reset and, if the route requires it, is not done."""
+        """Returns a session that was reset and, if the route requires it, is not finished."""
         session = self._session(session_id)
         if session.last is None:
             raise EnvironmentFault(

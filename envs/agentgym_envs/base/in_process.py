@@ -1,7 +1,7 @@
 """Server without a socket or worker processes: method calls replace HTTP requests.
 
-It serves trainers on one machine that need no protection from their simulators. Answers have
-exactly the bytes of the HTTP server, because both come from `SessionHost`.
+It is for trainers that need no protection from a simulator that crashes or hangs. Its answers have
+the same bytes as those of the HTTP server, because both servers use `SessionHost`.
 """
 
 import threading

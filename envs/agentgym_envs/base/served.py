@@ -1,8 +1,8 @@
 """ServedEnvironment: the data and functions with which a server serves one environment.
 
 The servers of AgentGym differ in details: the answer of `/create`, the keys of `/reset`, the
-answers after the end of an episode. Each environment package describes these differences in one
-record, so the server contains no code for a particular environment.
+answers after the end of an episode. Each environment package describes these differences in its
+ServedEnvironment, so the server contains no code for a particular environment.
 """
 
 import contextlib
@@ -235,7 +235,7 @@ def standard_environment(
     max_score: float = 1.0,
     action_format: str = "react",
 ) -> ServedEnvironment:
-    """Returns a served environment that does not copy a server of AgentGym.
+    """Returns a served environment with the standard answers, for one that AgentGym does not serve.
 
     The answer of `/create` has `id`. The answers of `/reset` and `/step` have `observation`,
     `reward`, `score` and `done`. All keywords are those of EnvironmentSpec.

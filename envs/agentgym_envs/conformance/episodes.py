@@ -82,7 +82,7 @@ def a_task_depends_only_on_its_index(subject: Subject) -> None:
 
 
 def the_same_actions_have_the_same_answers(subject: Subject) -> None:
-    """Checks that a replay without requests for expert or valid actions has the same answers."""
+    """Checks that repeated actions give the same results without requests for valid actions."""
     for transcript in subject.transcripts:
         play = subject.play()
         check_replay(transcript, play)
@@ -90,7 +90,7 @@ def the_same_actions_have_the_same_answers(subject: Subject) -> None:
 
 
 def another_process_gives_the_same_answers(subject: Subject) -> None:
-    """Checks that another process, with another hash seed and task order, answers the same."""
+    """Checks that another process, with another hash seed and task order, has the same results."""
     for transcript, found in zip(subject.transcripts, _elsewhere(subject)[0], strict=True):
         _check_elsewhere(transcript, found, start=0)
 

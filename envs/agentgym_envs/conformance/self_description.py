@@ -10,7 +10,7 @@ from agentgym_envs.conformance.subject import Subject, Violation, shorten
 
 
 def the_manifest_lists_the_tasks_in_order(subject: Subject) -> str:
-    """Checks the manifest: indices 0, 1, 2, ..., known splits, JSON values, enough tasks."""
+    """Checks the manifest: indices 0, 1, 2, ..., known splits, JSON values, number of tasks."""
     tasks = subject.served.tasks()
     try:
         manifest.check(tasks)

@@ -60,7 +60,8 @@ class CompatRules(Rules):
     def task(self, data_idx: int) -> Task:
         """Returns the task of an index.
 
-        Negative indices count from the end of AgentGym's games, including the unplayable one.
+        Negative indices count from the end of AgentGym's games, including game 25, which is
+        unplayable.
 
         Raises:
           EnvironmentFault: UNKNOWN_TASK.

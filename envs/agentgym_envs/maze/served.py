@@ -16,7 +16,7 @@ from agentgym_envs.maze.layout import MOVES
 from agentgym_envs.maze.rules import CompatRules, Rules
 from agentgym_envs.maze.tasks import all_tasks, task_manifest
 
-# version; changes when a maze, a task or a text changes
+# Version of the behaviour: changes when a maze, a task or a text changes.
 BEHAVIOUR = "1"
 MAX_TURNS = 15
 

@@ -41,7 +41,7 @@ MEMORY_FLAGS = (
 # order of objects, and even temperatures, would depend on the earlier work of the JVM. With
 # equal hashes the order is the order of insertion.
 DETERMINISM_FLAGS = ("-XX:+UnlockExperimentalVMOptions", "-XX:hashCode=2")
-# No files in the temporary directory, because a killed process would leave them behind.
+# The JVM writes no performance data to /tmp, because a killed JVM would leave the file behind.
 CLEANLINESS_FLAGS = ("-XX:-UsePerfData",)
 
 

@@ -36,7 +36,7 @@ class Episode:
       last: Last result of the environment.
       searches: Queries and their results.
       answers: Answers given so far.
-      is_well_formed: True if all turns were well-formed.
+      is_well_formed: True if every turn was a thought, then one search or answer.
     """
 
     data_idx: int
@@ -178,7 +178,7 @@ class SearchQaEnvironment(ReplayedEnvironment[Episode]):
         }
 
     def last_observation(self) -> str:
-        """Returns the answer to `GET /observation`; AgentGym's server repeats the question."""
+        """Returns the answer to `GET /observation`; under `--compat`, the first observation."""
         episode = self.episode
         if self._is_compat:
             return texts.COMPAT_PROMPT + episode.question.question

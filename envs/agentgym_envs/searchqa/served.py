@@ -25,7 +25,7 @@ from agentgym_envs.searchqa.questions import import_questions
 from agentgym_envs.searchqa.remote import RetrieverClient, token_of_environment
 from agentgym_envs.searchqa.rewards import Shaping
 
-# version; changes when a text or a rule changes
+# Version of the behaviour: changes when a text or a rule changes.
 BEHAVIOUR = "1"
 MAX_TURNS = 30
 

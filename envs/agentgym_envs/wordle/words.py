@@ -1,4 +1,4 @@
-"""Words of the game, and the answer to a guess."""
+"""Words of the game, and the feedback on a guess."""
 
 import functools
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ def known_feedback() -> dict[tuple[str, str], str]:
 
 
 def consistent(candidates: Iterable[str], guess: str, answer: str) -> list[str]:
-    """Returns the candidates, in their order, for which the guess would have this answer."""
+    """Returns the candidates, in their order, for which the guess has the feedback `answer`."""
     table = known_feedback()
     return [word for word in candidates if table[guess, word] == answer]
 
