@@ -62,7 +62,7 @@ def _add_server_options(parser: argparse.ArgumentParser, port: int) -> None:
     add("--capacity", type=int, default=1024, help="sessions alive at once")
     add("--idle-seconds", type=float, default=1800, help="close sessions unused for longer")
     add("--max-body-bytes", type=int, default=65536, help="longest accepted request body")
-    add("--step-seconds", type=float, default=30, help="stop a simulator that takes longer")
+    add("--step-seconds", type=float, default=30, help="time limit for a simulator to answer")
     add("--busy-seconds", type=float, default=60, help="how long a request waits for a worker")
     add("--token-file", type=pathlib.Path, help="file with the bearer token clients must send")
     add(
@@ -101,8 +101,8 @@ def _add_demonstration_options(parser: argparse.ArgumentParser) -> None:
 def _add_check_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     _add_environment(parser)
-    add("--tasks", type=int, default=suite.TASKS, help="how many tasks are played")
-    add("--actions", type=int, default=suite.ACTIONS, help="actions in each of them, at most")
+    add("--tasks", type=int, default=suite.TASKS, help="number of tasks in the sample")
+    add("--actions", type=int, default=suite.ACTIONS, help="maximum number of actions per task")
     add("--compat", action="store_true", help="check the behaviour of AgentGym's server")
     _add_common(parser, "error")
 

@@ -41,8 +41,7 @@ def build_once(
       folder: Path of the folder, which exists only when it is complete.
       fill: Function that writes into the empty folder it receives. That folder is renamed to
           `folder` afterwards.
-      say: Callback for progress messages, called every `SIGN_S` seconds, and once if another
-        process is building.
+      say: Callback for progress, called every `SIGN_S` seconds, and once if another process builds.
       anew: True to build the folder even if it exists. Files that are open in the old folder stay
           readable.
     """

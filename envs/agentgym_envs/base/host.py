@@ -20,7 +20,7 @@ from agentgym_envs.base.served import ServedEnvironment, StepRoute
 
 _LOGGER = logging.getLogger(__name__)
 
-# Longer actions are refused with status 422. The longest sensible action has a few hundred characters.
+# Longer actions are refused with status 422. Sensible actions are much shorter.
 MAX_ACTION_CHARACTERS = 10_000
 
 
@@ -105,7 +105,7 @@ class SessionHost:
                 f"{self._served.task_field} is null. Send an integer.",
                 compat_message="unsupported operand type(s) for %: 'NoneType' and 'int'",
             )
-        # Under `--compat` the environment applies AgentGym's rule for indices outside the tasks.
+        # Under `--compat` the environment applies AgentGym's rule for indices without a task.
         if not self._compat and not 0 <= data_idx < self._served.spec.num_tasks:
             raise EnvironmentFault(
                 ErrorKind.UNKNOWN_TASK,

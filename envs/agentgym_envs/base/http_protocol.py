@@ -47,7 +47,7 @@ class Deadlines:
     """Times in seconds after which the server ends a connection.
 
     Attributes:
-      idle: Maximum time without a request; long enough for a client to think between steps.
+      idle: Maximum time without a request; long enough for a model to generate its turn.
       request: Maximum time from the first byte of a request to its last one.
       answer: Maximum time in which a client must read an answer that does not fit into the buffers.
     """

@@ -117,7 +117,7 @@ def read(model: type[pydantic.BaseModel], values: Any, where: str) -> Any:
 
     Args:
       model: Expected model.
-      values: Received values. Errors name a missing or invalid body by the name of its model.
+      values: Received values.
       where: Source of the values for error messages: `body` or `query`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""One walk through the maze behind the text protocol."""
+"""The maze as an environment with text observations and actions."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""Description of Maze for the server, and the schema of its answers."""
+"""Maze as a served environment: its spec, routes and answer bodies."""
 
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import Environment, StepResult

@@ -1,4 +1,4 @@
-"""One ScienceWorld episode behind the text protocol."""
+"""ScienceWorld tasks as an environment with text observations and actions."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""One question behind the text protocol: the agent searches, then answers."""
+"""Questions as an environment with text actions: the agent searches, then answers."""
 
 import dataclasses
 from collections.abc import Callable, Sequence

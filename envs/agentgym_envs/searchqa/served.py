@@ -1,4 +1,4 @@
-"""Description of deep search for the server, its options, and the schema of its answers."""
+"""Deep search as a served environment: its options, spec, routes and answer bodies."""
 
 import functools
 import pathlib

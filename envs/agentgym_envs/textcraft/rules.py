@@ -22,7 +22,7 @@ class ActionRefused(Exception):
 
 
 class Rules:
-    """Our rules: an action is exactly one command; numbers must match; rejections contain ids."""
+    """Our rules: an action is exactly one command, with the right number of products."""
 
     def match(self, pattern: re.Pattern[str], action: str) -> re.Match[str] | None:
         """Matches a command with the whole action, apart from white space around it."""

@@ -1,4 +1,4 @@
-"""Description of web navigation for the server, and the schema of its answers."""
+"""Web navigation as a served environment: its spec, routes and answer bodies."""
 
 import contextlib
 import functools

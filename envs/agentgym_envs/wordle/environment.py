@@ -1,4 +1,4 @@
-"""One game of Wordle behind the text protocol."""
+"""Wordle as an environment with text observations and actions."""
 
 import dataclasses
 from typing import Any

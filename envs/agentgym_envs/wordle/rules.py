@@ -1,4 +1,4 @@
-"""Differences between our Wordle and AgentGym's: hidden word, first text, parsing."""
+"""Differences between our Wordle and AgentGym's: hidden word, first observation, parsing."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -8,8 +8,7 @@ from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.wordle.words import VOCABULARY
 
 START = "Let's start Wordle!"
-# Function that chooses the hidden word for the next guess from the words that fit all feedback so
-# far.
+# Chooses the hidden word for the next guess among the words that fit all feedback so far.
 Hide = Callable[[Sequence[str]], str]
 
 
@@ -57,5 +56,5 @@ class CompatRules(Rules):
         return action.strip().replace(" ", "")
 
     def listed(self, candidates: Sequence[str]) -> list[str]:
-        """Returns the words that can still be hidden."""
+        """Returns the words that can still be the hidden one."""
         return list(candidates)

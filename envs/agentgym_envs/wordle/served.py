@@ -1,4 +1,4 @@
-"""Description of Wordle for the server, and the schema of its answers."""
+"""Wordle as a served environment: its spec, routes and answer bodies."""
 
 from agentgym_envs.base import manifest
 from agentgym_envs.base.protocol import EnvironmentSpec

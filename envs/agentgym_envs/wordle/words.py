@@ -21,7 +21,7 @@ def feedback(guess: str, hidden: str) -> str:
 
     `g` means that the hidden word has this letter here, `y` that it has the letter elsewhere, `b`
     that it does not have it. A letter that the guess has twice and the hidden word once is `y` or
-    `g` both times, unlike in the newspaper's game.
+    `g` both times, unlike in the original game.
     """
     return "".join(
         "g" if letter == hidden[i] else "y" if letter in hidden else "b"

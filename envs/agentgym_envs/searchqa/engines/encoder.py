@@ -1,5 +1,4 @@
-"""Sentence encoder of the BERT family in JAX: mean of the last hidden states, normalised to length
-one.
+"""Sentence encoder of the BERT family in JAX: mean of the last hidden states, with unit norm.
 
 It reads a folder with `config.json`, `model.safetensors` and `tokenizer.json`, for example
 all-MiniLM-L6-v2 or e5. Models of the e5 family need one prefix for queries and another for
