@@ -185,7 +185,7 @@ def valid_actions_are_not_refused(subject: Subject) -> str:
         play.close()
     refusal = subject.served.spec.refusal
     if not refusal:
-        raise NotApplicable("the spec names no refusal")
+        raise NotApplicable("spec.refusal is empty")
     tried = [(t.data_idx, turn) for t in subject.transcripts for turn in t.turns if turn.is_valid]
     refused = [
         f"task {data_idx}: {turn.action!r}: {shorten(turn.result.observation)!r}"
@@ -201,7 +201,7 @@ def no_task_begins_with_a_refusal(subject: Subject) -> None:
     """Checks that the spec's pattern for rejections matches no first observation of a task."""
     refusal = subject.served.spec.refusal
     if not refusal:
-        raise NotApplicable("the spec names no refusal")
+        raise NotApplicable("spec.refusal is empty")
     for transcript in subject.transcripts:
         if re.match(refusal, transcript.first.observation):
             raise Violation(

@@ -51,7 +51,7 @@ def no_task_is_in_two_splits(subject: Subject) -> str:
                 f"task {index} ({split}) and task {task['data_idx']} ({task['split']}) are the "
                 f"same: {shorten(key)}"
             )
-    return f"by the facts of {compared} tasks" if compared else "the manifest tells no facts"
+    return f"by the facts of {compared} tasks" if compared else "the manifest has no facts"
 
 
 def the_spec_is_complete_and_valid(subject: Subject) -> str:

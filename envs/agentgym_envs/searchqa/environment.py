@@ -90,7 +90,7 @@ class SearchQaEnvironment(ReplayedEnvironment[Episode]):
         if not 0 <= data_idx < len(self._questions):
             raise EnvironmentFault(
                 ErrorKind.UNKNOWN_TASK,
-                f"searchqa has the questions 0 .. {len(self._questions) - 1}, asked was {data_idx}",
+                f"searchqa has questions 0 .. {len(self._questions) - 1}, data_idx was {data_idx}",
             )
         question = self._questions[data_idx]
         prompt = texts.COMPAT_PROMPT if self._is_compat else texts.PROMPT
