@@ -70,7 +70,7 @@ class RetrieverClient:
             return [_passage(entry) for entry in found][:topk]
         except (ValueError, KeyError, TypeError) as error:
             raise self._fault(
-                f"does not answer in Search-R1's format: {self._shown(answer)}"
+                f"answers something else than Search-R1's: {self._shown(answer)}"
             ) from error
 
     def _exchange(self, body: bytes) -> tuple[int, bytes]:
