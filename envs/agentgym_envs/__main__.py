@@ -27,7 +27,7 @@ LOG_LEVELS = ["debug", "info", "warning", "error"]
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """Returns the argument parser; a module as first argument becomes a command of its own."""
+    """Returns the argument parser, with one more command if the first argument is a module."""
     parser = argparse.ArgumentParser(
         prog="python -m agentgym_envs",
         description="Environment servers that speak AgentGym's HTTP protocol.",
@@ -46,7 +46,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     _add_demonstration_options(
         add("demonstrations", "write episodes of a scripted agent as AgentGym trajectory records")
     )
-    _add_check_options(add("check", "test that an environment meets the common contract"))
+    _add_check_options(add("check", "run the conformance checks on an environment"))
     _add_prepare_options(add("prepare", "build the files of an environment on this machine, once"))
     if arguments and not arguments[0].startswith("-") and arguments[0] not in commands.choices:
         _add_server_options(add(arguments[0], f"serve {arguments[0]}"), find(arguments[0]).port)
@@ -62,7 +62,7 @@ def _add_server_options(parser: argparse.ArgumentParser, port: int) -> None:
     add("--capacity", type=int, default=1024, help="sessions alive at once")
     add("--idle-seconds", type=float, default=1800, help="close sessions unused for longer")
     add("--max-body-bytes", type=int, default=65536, help="longest accepted request body")
-    add("--step-seconds", type=float, default=30, help="stop a simulator that takes longer")
+    add("--step-seconds", type=float, default=30, help="time limit for a simulator to answer")
     add("--busy-seconds", type=float, default=60, help="how long a request waits for a worker")
     add("--token-file", type=pathlib.Path, help="file with the bearer token clients must send")
     add(
@@ -89,7 +89,7 @@ def _add_demonstration_options(parser: argparse.ArgumentParser) -> None:
         "--epsilon",
         type=float,
         default=0.1,
-        help="fraction of turns in which the agents random and mixed take a detour",
+        help="probability that the agents random and mixed take an arbitrary action seen so far",
     )
     add("--seed", type=int, default=0, help="seed of the random choices")
     add("--max-turns", type=int, default=20, help="actions after which an episode is cut")
@@ -101,8 +101,8 @@ def _add_demonstration_options(parser: argparse.ArgumentParser) -> None:
 def _add_check_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     _add_environment(parser)
-    add("--tasks", type=int, default=suite.TASKS, help="how many tasks are played")
-    add("--actions", type=int, default=suite.ACTIONS, help="actions in each of them, at most")
+    add("--tasks", type=int, default=suite.TASKS, help="number of tasks in the sample")
+    add("--actions", type=int, default=suite.ACTIONS, help="maximum number of actions per task")
     add("--compat", action="store_true", help="check the behaviour of AgentGym's server")
     _add_common(parser, "error")
 

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 Say: TypeAlias = Callable[[str], None]
 
-SIGN_S = 30.0  # seconds between progress lines; clients take longer silence for a dead server
+SIGN_S = 30.0  # seconds between progress lines; clients treat a longer silence as a dead server
 
 
 def announcer(who: str) -> Say:
@@ -41,7 +41,7 @@ def build_once(
       folder: Path of the folder, which exists only when it is complete.
       fill: Function that writes into the empty folder it receives. That folder is renamed to
           `folder` afterwards.
-      say: Callback that is called every `SIGN_S` seconds, and once if another process is building.
+      say: Callback for progress, called every `SIGN_S` seconds, and once if another process builds.
       anew: True to build the folder even if it exists. Files that are open in the old folder stay
           readable.
     """
@@ -56,10 +56,10 @@ def build_once(
 
 @contextlib.contextmanager
 def locked(path: pathlib.Path, say: Say) -> Iterator[None]:
-    """Locks an artifact, so that other processes that want to build it wait.
+    """Locks a file or folder for its build, so that other processes that want to build it wait.
 
     Args:
-      path: Path of the artifact. The lock is a file next to the artifact and is released when the
+      path: Path of the file or folder. The lock is a file next to it and is released when the
           process ends for any reason.
       say: Callback that is called if another process holds the lock.
     """

@@ -6,8 +6,8 @@
                         "chosen_by": "expert"}, ...],
      "reward": sum of the rewards, "success": 0 or 1, "agent": "expert"}
 
-A record ends with the last action, like AgentGym's records. It depends only on the seed and the
-task, not on the other tasks of the call.
+A record ends with the last action, like AgentGym's records. With the same options it depends only
+on the seed and the task, not on the other tasks of the call.
 """
 
 import dataclasses
@@ -52,9 +52,9 @@ def choose(
     """Chooses the next action: the expert's for `expert` and `mixed`, a random valid one for
     `random`.
 
-    With probability `epsilon`, `random` and `mixed` take a detour, so that the agent has to
-    recover. A detour is an action from `seen`: it was valid earlier in the episode, so the
-    environment may reject it now. Detours are recorded, but the model is not trained on them.
+    With probability `epsilon`, `random` and `mixed` instead draw an action from `seen`, the actions
+    that have been valid at any time in the episode. The environment may reject such an action now.
+    A model is not trained to imitate it, but sees how the agent recovers.
     """
     if agent != "expert" and rng.random() < epsilon:
         return Choice(rng.choice(seen), RANDOM, False)

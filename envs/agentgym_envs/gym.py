@@ -22,7 +22,7 @@ class AnyText(gymnasium.Space[str]):
         super().__init__(shape=None, dtype=None)
 
     def sample(self, mask: Any = None) -> str:
-        """Returns an empty text; `TextEnv.valid_actions` returns sensible actions."""
+        """Returns an empty text; `TextEnv.world.valid_actions()` returns sensible actions."""
         return ""
 
     def contains(self, x: Any) -> bool:
@@ -37,7 +37,7 @@ class TextEnv(gymnasium.Env[str, str]):
     """One environment as a `gymnasium.Env`.
 
     `reset` starts the task in `options={"data_idx": 5}`, or else a random task of the split.
-    Rewards are divided by the environment's best score. `info` has the environment's own `score`,
+    Rewards are divided by the environment's best score. `info` has the undivided `score`,
     `data_idx`, `success` and the `instructions` for an agent.
 
     Args:

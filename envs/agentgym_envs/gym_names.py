@@ -1,7 +1,7 @@
 """Names of the environments for gymnasium, which imports this module through an entry point.
 
-gymnasium imports this module while gymnasium itself is being imported. Therefore no other module of
-gymnasium or of this project is loaded here.
+gymnasium imports this module while gymnasium itself is being imported. Therefore this module
+imports only `gymnasium.envs.registration`.
 """
 
 from collections.abc import Mapping

@@ -17,10 +17,10 @@ def exists(pid: int) -> bool:
 def is_gone(parent_pid: int, was_own_parent: bool) -> bool:
     """Returns True if a process that this one depends on has ended.
 
-    A process whose parent dies is adopted by another. The dead parent may still exist as a zombie.
+    A process whose parent dies gets another parent. The dead parent may still exist as a zombie.
 
     Args:
-      parent_pid: Pid of the process.
-      was_own_parent: Value of `os.getppid() == parent_pid` while the process was alive.
+      parent_pid: Pid of the process that this one depends on.
+      was_own_parent: Value of `os.getppid() == parent_pid` while that process was alive.
     """
     return not exists(parent_pid) or (was_own_parent and os.getppid() != parent_pid)

@@ -1,4 +1,4 @@
-"""A BabyAI level behind the text protocol."""
+"""BabyAI levels as an environment with text observations and actions."""
 
 import dataclasses
 from typing import Any

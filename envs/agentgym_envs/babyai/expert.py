@@ -2,14 +2,15 @@
 
 It turns the unfinished part of the mission into a subgoal: face something, pick it up, toggle a
 door, or drop the carried object. If the way is blocked or locked, it first pursues other subgoals.
-Then it chooses the available action that leads nearest to the subgoal. Calls share no state.
+Then it chooses the available action that leads nearest to the subgoal. The agent keeps no state
+between calls.
 
-The following rates are for the solvable tasks among 20 seeds per level. Within 20 turns it solves
-all tasks of the families GoTo, Open, Pickup, ActionObjDoor, FindObjS7, OneRoomS20 and SynthLoc. It
-solves 95 % or more of the other levels, except SynthSeq (80 %), BossLevel (85 %), MiniBossLevel and
-BossLevelNoUnlock (90 %). Within 40 turns it solves 95 % or more of each level. README.md has the
-table. In very full rooms it can run in circles, because an object that it puts aside blocks the way
-again.
+The following rates are for the solvable tasks among 20 seeds per level. Within 20 turns the agent
+solves all tasks of the families GoTo, Open, Pickup, ActionObjDoor, FindObjS7, OneRoomS20 and
+SynthLoc. It solves 95 % or more of the other levels, except SynthSeq (80 %), BossLevel (85 %),
+MiniBossLevel and BossLevelNoUnlock (90 %). Within 40 turns it solves 95 % or more of each level.
+README.md has the table. In very full rooms it can run in circles, because an object that it puts
+aside blocks the way again.
 """
 
 import dataclasses
@@ -73,7 +74,7 @@ def next_action(world: World, actions: Mapping[str, Moves], stops_at_success: bo
     """
     pose = planning.present_pose(world)
     parts = list(_unfinished(world.instrs))
-    # While the agent carries an object to its place, it works on no other part of the mission.
+    # While the agent carries an object of the mission, it works on no other part of the mission.
     parts = [part for part in parts if _is_carried(world, part)] or parts
     subgoals = [_first_subgoal(world, part) for part in parts]
     reachable = [s for s in subgoals if pose in s.distance]

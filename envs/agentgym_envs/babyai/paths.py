@@ -4,9 +4,9 @@ One run of AgentGym's path search finds the moves to all objects.
 
 AgentGym searches once per visible object, breadth first over (cell, direction). It marks a state as
 seen when the state leaves the queue, not when it enters. Until then a later discovery replaces the
-stored predecessor. Its paths are therefore not always shortest, and a faithful server must find the
-same paths. Neither the order of exploration nor a completed path depends on the goal of the search,
-so one run is enough for all objects.
+stored predecessor. AgentGym's paths are therefore not always shortest, and a faithful server must
+find the same paths. Neither the order of exploration nor a completed path depends on the goal of
+the search, so one run is enough for all objects.
 """
 
 import functools
@@ -19,8 +19,8 @@ Cell = tuple[int, int]
 Moves = tuple[int, ...]
 
 # Cells that the search may enter, as (ahead, right) from the agent: from -3 to 3 across and 0 to 6
-# ahead. AgentGym's rounding adds one row behind the agent when it faces right or down, and one
-# column on its right when it faces down or left.
+# ahead. AgentGym rounds this range: it has one more row behind an agent that faces right or down,
+# and one more column on the right of an agent that faces down or left.
 _FIRST_AHEAD = (-1, -1, 0, 0)
 _LAST_RIGHT = (3, 4, 4, 3)
 

@@ -1,4 +1,4 @@
-"""Paths through a whole grid, for agents that know it: distances to a set of poses.
+"""Distances through a whole grid to a set of poses, for agents that know the whole grid.
 
 A pose is (x, y, facing). Distances count primitive moves, plus a price for obstacles. A detour is
 preferred if it costs less than the obstacle.
@@ -137,7 +137,7 @@ def first_on_the_way(
 def is_out_of_the_way(world: World, cell: Cell) -> bool:
     """Returns True if an object put on an empty cell leaves all detours around it open.
 
-    This holds if no door is next to the cell and the free ones of its 8 neighbours are connected.
+    This holds if the 8 neighbours of the cell include no door, and the free ones are connected.
     """
     x, y = cell
     around = [(x - 1, y - 1), (x, y - 1), (x + 1, y - 1), (x + 1, y)]

@@ -78,7 +78,7 @@ class CompatScoring(Scoring):
     def after_moves(
         self, before: Verdict, reward: float, terminated: bool, truncated: bool
     ) -> Verdict:
-        """Returns a verdict of completion if minigrid ended the task, even after a failure."""
+        """Returns the verdict; a failure has the same note as a success, COMPLETED."""
         note = COMPLETED if terminated else ""
         return Verdict(reward, before.score + reward, terminated and reward > 0.5, note)
 

@@ -1,4 +1,4 @@
-"""BabyAI as a server: its description and the schema of its answers."""
+"""BabyAI as a served environment: its spec, routes and answer bodies."""
 
 import dataclasses
 import importlib

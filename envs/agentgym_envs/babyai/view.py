@@ -1,7 +1,7 @@
-"""The agent's view: names of the 7 x 7 cells ahead, relative to its position and direction.
+"""The agent's view: the contents of the 7 x 7 cells in front of the agent, as names.
 
-This is minigrid's partial view, computed directly from the list of cells. It has the same cells in
-the same order as minigrid's image but does not build and rotate grids of objects.
+This is minigrid's partial view, computed directly from minigrid's list of cells. It has the same
+cells in the same order as minigrid's image but does not build and rotate grids of objects.
 """
 
 from typing import NamedTuple

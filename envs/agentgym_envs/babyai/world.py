@@ -23,7 +23,7 @@ class World(RoomGridLevel):
         return look(self)
 
     def _gen_grid(self, width: int, height: int) -> None:
-        """Draws grids until one is valid. minigrid does the same but prints every rejection."""
+        """Generates grids until one is valid. minigrid does the same but prints every rejection."""
         while True:
             try:
                 RoomGrid._gen_grid(self, width, height)

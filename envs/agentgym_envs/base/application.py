@@ -1,7 +1,7 @@
 """HTTP application: fixed paths, bounded bodies, access checks.
 
-The paths of a server are fixed, so routing needs no patterns. For each step, a web framework would
-take more time than a text game.
+The paths of a server are fixed, so routing needs no patterns. A web framework would take more time
+per request than a text game takes per step.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """A JSON body and its status. If `is_last` is True, the connection is closed after it."""
+    """JSON body and status. If `is_last` is True, the server closes the connection afterwards."""
 
     body: bytes
     status: int = 200
@@ -65,7 +65,8 @@ class Application:
 
     Attributes:
       routes: Endpoint for each path and method.
-      lifespan: Context that is entered before the first request and left after the last.
+      lifespan: Function that returns a context manager, entered before the first request and left
+        after the last.
       max_body_bytes: Maximum length of a body, with or without a declared length.
       token: Bearer token that every request must carry; None accepts requests without one.
       host_names: Names besides `localhost` by which clients may address the server. Addresses such
@@ -83,9 +84,9 @@ class Application:
         is allowed.
 
         A web page can send requests to a server on loopback. `Origin` then names the site of the
-        page. By DNS rebinding, a malicious site can give its own name the address of this machine.
-        Its pages then have the same origin as the server, but `Host` contains the name of the site.
-        A token prevents this attack too, because the pages do not know the token.
+        page. By DNS rebinding, a malicious site can make its own name resolve to this machine. Its
+        pages then have the same origin as the server, but `Host` contains the name of the site. A
+        token prevents this attack too, because the pages do not know the token.
 
         Header values except `authorization` are in lower case. A header that was not sent is empty.
         """

@@ -35,7 +35,7 @@ class SetupError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class StepResult:
-    """Answer to one action.
+    """Result of a reset or an action.
 
     Attributes:
       observation: Text for the agent.

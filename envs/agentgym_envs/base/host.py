@@ -1,7 +1,7 @@
 """SessionHost: holds the environments of one process and answers requests about their sessions.
 
-A worker process and `InProcessServer` both send requests to a SessionHost, one at a time. Both
-therefore return the same bytes.
+Each worker process and each `InProcessServer` passes its requests to a SessionHost, one at a time.
+Both kinds of server therefore return the same bytes.
 """
 
 import json
@@ -20,7 +20,7 @@ from agentgym_envs.base.served import ServedEnvironment, StepRoute
 
 _LOGGER = logging.getLogger(__name__)
 
-# Longer actions are refused with status 422. The longest sensible action has a few hundred characters.
+# Longer actions are refused with status 422. Sensible actions are much shorter.
 MAX_ACTION_CHARACTERS = 10_000
 
 
@@ -105,7 +105,7 @@ class SessionHost:
                 f"{self._served.task_field} is null. Send an integer.",
                 compat_message="unsupported operand type(s) for %: 'NoneType' and 'int'",
             )
-        # Under `--compat` the environment applies AgentGym's rule for indices outside the tasks.
+        # Under `--compat` the environment applies AgentGym's rule for indices without a task.
         if not self._compat and not 0 <= data_idx < self._served.spec.num_tasks:
             raise EnvironmentFault(
                 ErrorKind.UNKNOWN_TASK,
@@ -185,7 +185,7 @@ class SessionHost:
         return self._sessions[session_id]
 
     def _playing(self, session_id: int, route: str) -> _Session:
-        """Returns a session that was reset and, if the route requires it, is not done."""
+        """Returns a session that was reset and, if the route requires it, is not finished."""
         session = self._session(session_id)
         if session.last is None:
             raise EnvironmentFault(

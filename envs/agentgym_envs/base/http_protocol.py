@@ -2,10 +2,10 @@
 
 Each connection has one protocol object.
 
-A general server with the same parser takes 1.2 to 1.8 times the CPU time per step of a text game.
-It also has no deadline for a request. This server supports only JSON answers of known length on
-plain HTTP/1. Each connection uses a bounded number of bytes and each request has a deadline, even
-if the client reads slowly.
+A general-purpose HTTP server with the same parser takes 1.2 to 1.8 times the CPU time per step of a
+text game. Such a server also has no deadline for a request. This server supports only JSON answers
+of known length on plain HTTP/1. Each connection uses a bounded number of bytes and each request has
+a deadline, even if the client reads slowly.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Deadlines:
     """Times in seconds after which the server ends a connection.
 
     Attributes:
-      idle: Maximum time without a request; long enough for a client to think between steps.
+      idle: Maximum time without a request; long enough for a model to generate its turn.
       request: Maximum time from the first byte of a request to its last one.
       answer: Maximum time in which a client must read an answer that does not fit into the buffers.
     """
@@ -181,7 +181,7 @@ class HttpProtocol(asyncio.Protocol):
                 self._check_overhead(len(piece))
 
     def _check_overhead(self, num_bytes: int) -> None:
-        """Refuses a request whose headers or trailers are too long; called after each piece."""
+        """Refuses a request with too long headers or trailers; called after each parser call."""
         if self._exchanges:  # most of the bytes belong to a complete request
             return
         self._parsed_bytes += num_bytes
@@ -337,7 +337,7 @@ class HttpProtocol(asyncio.Protocol):
             return _BUG
 
     async def _write(self, answer: Answer, exchange: _Exchange) -> None:
-        """Writes an answer as fast as the client reads; returns when the buffer has free space."""
+        """Writes an answer as fast as the client reads; returns when the write buffer has space."""
         if answer.is_last or not exchange.keeps_alive:
             self._end()
         is_last = self._is_ended and not self._exchanges

@@ -1,7 +1,7 @@
 """Server without a socket or worker processes: method calls replace HTTP requests.
 
-It serves trainers on one machine that need no protection from their simulators. Answers have
-exactly the bytes of the HTTP server, because both come from `SessionHost`.
+A simulator that hangs or crashes affects the caller's process. Its answers have the same bytes as
+those of the HTTP server, because both servers use `SessionHost`.
 """
 
 import threading
@@ -19,9 +19,6 @@ from agentgym_envs.base.served import ServedEnvironment
 
 class InProcessServer:
     """Server that answers one request at a time and can be called from any thread.
-
-    A simulator that hangs or crashes its process affects the caller's process. With worker
-    processes it does not.
 
     Args:
       served: Environment to serve; `prepare` is called here.

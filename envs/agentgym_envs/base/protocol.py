@@ -1,7 +1,7 @@
 """Constants and types of the HTTP protocol, for the servers and their clients.
 
 This module uses only the standard library, because the clients of `agentgym_jax` import it without
-the packages of any environment. The routes and bodies are AgentGym's own (arXiv:2406.04151).
+the dependencies of any environment. The routes and bodies are AgentGym's own (arXiv:2406.04151).
 `GET /spec`, `GET /health` and typed error bodies `{"error": message, "type": kind}` with status
 4xx/5xx are additions.
 """

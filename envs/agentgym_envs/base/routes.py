@@ -50,7 +50,7 @@ def session_routes(served: ServedEnvironment) -> list[SessionRoute]:
         body = served.session_body
         return SessionRoute(prefix + path, method, operation, body, _nothing, False, summary)
 
-    step_body, summary = served.step_body, "Applies one action; another answer than /step."
+    step_body, summary = served.step_body, "Applies one action; the answer differs from /step's."
     routes = [
         stateful("/step", "step", step_body, "action", "Applies one action."),
         stateful("/reset", "reset", served.reset_body, served.task_field, "Starts a task."),
@@ -117,7 +117,7 @@ def read(model: type[pydantic.BaseModel], values: Any, where: str) -> Any:
 
     Args:
       model: Expected model.
-      values: Received values. Errors name a missing or invalid body by the name of its model.
+      values: Received values.
       where: Source of the values for error messages: `body` or `query`.
 
     Raises:

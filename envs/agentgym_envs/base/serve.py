@@ -1,4 +1,4 @@
-"""Server process of one environment: socket, readiness line, signals, end with the parent."""
+"""Runs the server of one environment: socket, readiness line, signals, exit after its parent."""
 
 import asyncio
 import logging
@@ -72,7 +72,7 @@ async def answer(
     Args:
       application: Application to serve; its lifespan is entered and left here.
       listener: Listening socket, which is closed at the end.
-      stop: Event that requests the end.
+      stop: Event that ends the server when it is set.
       ready_line: Line printed to stdout when connections are accepted; empty for no line.
       deadlines: Times after which connections of slow or silent clients are ended.
     """
@@ -113,7 +113,7 @@ def run(application: Application, name: str, host: str, port: int, parent_pid: i
         loop = asyncio.get_running_loop()
         for stop_signal in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(stop_signal, stop.set)
-        # If the watch still runs at the end, the runner cancels it.
+        # If the task `watch` still runs at the end, the runner cancels it.
         watch = None if parent_pid is None else loop.create_task(_watch(stop, parent_pid))
         await answer(application, listener, stop, f"agentgym_envs {name} ready on {url}")
         del watch

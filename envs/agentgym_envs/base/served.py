@@ -1,8 +1,8 @@
 """ServedEnvironment: the data and functions with which a server serves one environment.
 
 The servers of AgentGym differ in details: the answer of `/create`, the keys of `/reset`, the
-answers after the end of an episode. Each environment package describes these differences in one
-record, so the server contains no code for a particular environment.
+answers after the end of an episode. Each environment package describes these differences in its
+ServedEnvironment, so the server contains no code for a particular environment.
 """
 
 import contextlib
@@ -78,9 +78,9 @@ class Answers:
     """Functions that return the bodies of successful answers, with exactly AgentGym's keys.
 
     Attributes:
-      create: Function of the new id and the first result; this result is None unless the
+      create: Function of the new session id and the first result; this result is None unless the
           environment resets on create.
-      reset: Function of the id and the result of `reset`.
+      reset: Function of the session id and the result of `reset`.
       step: Function of the result of `step`.
       observation: Function of the environment and its last result, which is None before the first
         reset. The function can raise EnvironmentFault (NOT_RESET).
@@ -97,7 +97,7 @@ class Answers:
 
 @dataclasses.dataclass(frozen=True)
 class ExtraRoute:
-    """A route that only this environment has. The session must have been reset before a request.
+    """A route that only one environment has. The session must have been reset before a request.
 
     Attributes:
       path: Path such as `/render`. Its last word names the route in `compat_refused_when_done`.
@@ -112,7 +112,7 @@ class ExtraRoute:
 
 @dataclasses.dataclass(frozen=True)
 class StepRoute:
-    """A POST route that only this environment has. It executes a step and has a special answer.
+    """A POST route that only one environment has. It executes a step and has a special answer.
 
     Attributes:
       path: Path such as `/step_visual`.
@@ -141,8 +141,8 @@ class ServedEnvironment:
       create_body: Model of the body of `POST /create`; None if the body is ignored.
       reset_body: Model of the reset body: ResetBody, ResetOrFirstBody, or another model with the
           field `task_field`.
-      resets_on_create: True if `/create` starts the task whose index is the new id modulo the
-          number of tasks.
+      resets_on_create: True if `/create` starts the task whose index is the new session id modulo
+          the number of tasks.
       compat_refused_when_done: Routes that AgentGym's server refuses after the end of an episode,
         such as `step`. Our default mode refuses only `step`.
       extra_routes: Routes that other environments do not have.
@@ -159,10 +159,11 @@ class ServedEnvironment:
       compat_closed: AgentGym's text for a closed session; `{id}` is its id.
       prepare: Function that each worker process calls once before it serves, to load or start the
         resources that its environments share. It can raise SetupError.
-      shared: Function that returns a context for resources that all workers share, such as web
-        sites. The server enters the context before its workers start and leaves it after they have
-        ended. The context sets environment variables by which the workers find the resources. If
-        the variables are missing, `prepare` starts the resources. The context can raise SetupError.
+      shared: Function that returns a context manager for resources that all workers share, such as
+        web sites. The server enters it before its workers start and leaves it after they have
+        ended. The context manager sets environment variables by which the workers find the
+        resources. If the variables are missing, `prepare` starts the resources. The context manager
+        can raise SetupError.
       sessions_path: Path of a GET route that lists the open sessions; empty if there is none.
     """
 
@@ -235,7 +236,7 @@ def standard_environment(
     max_score: float = 1.0,
     action_format: str = "react",
 ) -> ServedEnvironment:
-    """Returns a served environment that does not copy a server of AgentGym.
+    """Returns a served environment with the standard answers, for one that AgentGym does not serve.
 
     The answer of `/create` has `id`. The answers of `/reset` and `/step` have `observation`,
     `reward`, `score` and `done`. All keywords are those of EnvironmentSpec.

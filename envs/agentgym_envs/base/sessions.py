@@ -19,8 +19,8 @@ from agentgym_envs.base.workers import Worker, WorkerDied, WorkerHung
 
 _LOGGER = logging.getLogger(__name__)
 
-# Longer episodes are not restored when their worker is lost, because their histories would take too
-# much memory.
+# Maximum number of operations in the history of a session. Longer episodes are not restored when
+# their worker is lost, because their histories would take too much memory.
 MAX_HISTORY = 2000
 
 
@@ -74,7 +74,7 @@ class SessionStore:
       capacity: Maximum number of open sessions.
       idle_seconds: Time without requests after which a session is closed.
       busy_seconds: Maximum time that a request waits for its worker.
-      step_seconds: Maximum time for a simulator to answer; after it, the process is killed.
+      step_seconds: Maximum time for a simulator to answer; after it, the worker process is killed.
     """
 
     def __init__(

@@ -150,10 +150,10 @@ class Worker:
             first = await self._channel.receive(self._start_seconds)
         except (WorkerDied, WorkerHung) as error:
             await self.kill()
-            how = "ended" if isinstance(error, WorkerDied) else "gave no sign of life"
+            how = "ended" if isinstance(error, WorkerDied) else "did not answer"
             raise SetupError(
                 f"a worker process of {self._environment_module} {how} before it was ready; its last "
-                "words are above"
+                "output is above"
             ) from error
         if first is not None:
             await self.kill()

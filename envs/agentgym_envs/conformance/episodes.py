@@ -82,7 +82,7 @@ def a_task_depends_only_on_its_index(subject: Subject) -> None:
 
 
 def the_same_actions_have_the_same_answers(subject: Subject) -> None:
-    """Checks that a replay without requests for expert or valid actions has the same answers."""
+    """Checks that repeated actions give the same results without requests for valid actions."""
     for transcript in subject.transcripts:
         play = subject.play()
         check_replay(transcript, play)
@@ -90,7 +90,7 @@ def the_same_actions_have_the_same_answers(subject: Subject) -> None:
 
 
 def another_process_gives_the_same_answers(subject: Subject) -> None:
-    """Checks that another process, with another hash seed and task order, answers the same."""
+    """Checks that another process, with another hash seed and task order, has the same results."""
     for transcript, found in zip(subject.transcripts, _elsewhere(subject)[0], strict=True):
         _check_elsewhere(transcript, found, start=0)
 
@@ -185,7 +185,7 @@ def valid_actions_are_not_refused(subject: Subject) -> str:
         play.close()
     refusal = subject.served.spec.refusal
     if not refusal:
-        raise NotApplicable("the spec names no refusal")
+        raise NotApplicable("spec.refusal is empty")
     tried = [(t.data_idx, turn) for t in subject.transcripts for turn in t.turns if turn.is_valid]
     refused = [
         f"task {data_idx}: {turn.action!r}: {shorten(turn.result.observation)!r}"
@@ -201,7 +201,7 @@ def no_task_begins_with_a_refusal(subject: Subject) -> None:
     """Checks that the spec's pattern for rejections matches no first observation of a task."""
     refusal = subject.served.spec.refusal
     if not refusal:
-        raise NotApplicable("the spec names no refusal")
+        raise NotApplicable("spec.refusal is empty")
     for transcript in subject.transcripts:
         if re.match(refusal, transcript.first.observation):
             raise Violation(

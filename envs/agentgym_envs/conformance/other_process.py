@@ -1,9 +1,9 @@
 """Runs episodes in another process, which has a different hash seed.
 
 The command is `python -m agentgym_envs.conformance.other_process MODULE JOBS ANSWERS [--compat]
-[--options JSON]`. JOBS is a JSON list of `{"data_idx" or "snapshot", "actions"}`. For each job,
-ANSWERS contains the list of answers, each as a list `[observation, reward, score, done]`, or the
-text of an error.
+[--options JSON]`. JOBS is a file with a JSON list of `{"data_idx" or "snapshot", "actions"}`. For
+each job, the process writes to the file ANSWERS the list of its results, each as `[observation,
+reward, score, done]`, or the text of an error.
 """
 
 import argparse

@@ -10,7 +10,7 @@ from agentgym_envs.conformance.subject import Subject, Violation, shorten
 
 
 def the_manifest_lists_the_tasks_in_order(subject: Subject) -> str:
-    """Checks the manifest: indices 0, 1, 2, ..., known splits, JSON values, enough tasks."""
+    """Checks the manifest: indices 0, 1, 2, ..., known splits, JSON values, number of tasks."""
     tasks = subject.served.tasks()
     try:
         manifest.check(tasks)
@@ -51,7 +51,7 @@ def no_task_is_in_two_splits(subject: Subject) -> str:
                 f"task {index} ({split}) and task {task['data_idx']} ({task['split']}) are the "
                 f"same: {shorten(key)}"
             )
-    return f"by the facts of {compared} tasks" if compared else "the manifest tells no facts"
+    return f"by the facts of {compared} tasks" if compared else "the manifest has no facts"
 
 
 def the_spec_is_complete_and_valid(subject: Subject) -> str:

@@ -1,4 +1,4 @@
-"""A server in a thread of this process, with a socket and worker processes, and its client."""
+"""Server for the checks, in a thread of this process, with a worker process and a client."""
 
 import asyncio
 import http.client

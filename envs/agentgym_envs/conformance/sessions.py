@@ -46,7 +46,7 @@ def a_step_before_the_first_reset_is_refused(subject: Subject) -> None:
 
 
 def a_step_after_the_end_is_refused(subject: Subject) -> str:
-    """Checks that a step after the last one is refused and that a reset starts another episode."""
+    """Checks that a step after the end is refused and that a reset starts another episode."""
     if subject.compat and "step" not in subject.served.compat_refused_when_done:
         raise NotApplicable("AgentGym's server continues after the end")
     ended = [a for a in subject.attempts if a.is_done and a.actions]
@@ -135,7 +135,7 @@ def the_server_gives_the_answers_of_the_environment(subject: Subject) -> None:
 
 
 def errors_of_the_server_are_typed(subject: Subject) -> str:
-    """Checks the errors for unknown sessions and for bodies that do not fit.
+    """Checks the errors for unknown sessions and for bodies that do not fit the route.
 
     Under compat the errors must have AgentGym's form.
     """
@@ -174,7 +174,7 @@ def odd_actions_neither_crash_nor_hang(subject: Subject) -> str:
 
 
 def sessions_survive_the_loss_of_a_worker(subject: Subject) -> str:
-    """Checks that the next step after the loss of a worker has the expected answer."""
+    """Checks that an episode continues with the same answers after its worker was killed."""
     pids = subject.server.worker_pids()
     if not pids:
         raise NotApplicable("the worker process is not found without /proc")
@@ -229,7 +229,7 @@ def _request(
 def _start(subject: Subject, data_idx: int) -> int:
     """Starts a task in a new session; returns the session id."""
     prefix, field = subject.served.path_prefix, subject.served.session_field
-    # `id` is the only field that the body of `/create` can have (for AgentGym's tool servers).
+    # Some environments require a JSON object as the body of `/create`; its only field is `id`.
     created = _ask(subject, "POST", f"{prefix}/create", {"id": 0})
     session = created if isinstance(created, int) else created[field]
     _ask(subject, "POST", f"{prefix}/reset", {field: session, subject.served.task_field: data_idx})
@@ -244,7 +244,7 @@ def _step(subject: Subject, session: int, action: str) -> Any:
 def _replay(
     subject: Subject, session: int, transcript: Transcript, start: int = 0, note: str = ""
 ) -> None:
-    """Checks that some actions of a transcript have the same answers over HTTP."""
+    """Checks that the actions of a transcript from `start` on have the same answers over HTTP."""
     for number, turn in enumerate(transcript.turns[start:], start + 1):
         found = _step(subject, session, turn.action)
         expected = json.loads(to_json(subject.served.answers.step(turn.result)))

@@ -1,4 +1,4 @@
-"""One walk through the maze behind the text protocol."""
+"""The maze as an environment with text observations and actions."""
 
 import dataclasses
 from typing import Any
@@ -24,7 +24,7 @@ FAILURE = "Failure\n"
 
 @dataclasses.dataclass
 class Walk:
-    """State of one episode; its fields change with every action.
+    """State of one episode, which every action changes.
 
     Attributes:
       actions: Number of actions so far, rejected ones included.
@@ -40,7 +40,7 @@ class Walk:
 
 
 class MazeEnvironment(EpisodicEnvironment[Walk]):
-    """Maze seen one cell at a time: the text gives the position, the goal and the walls around."""
+    """Maze in text: an observation gives the position, the goal and the walls next to the agent."""
 
     name = "maze"
 

@@ -56,7 +56,7 @@ def open_moves(cell: Cell) -> list[str]:
 def describe(position: Cell, goal: Cell) -> str:
     """Returns the observation at a position, in AgentGym's wording.
 
-    Every cell of this maze has a wall, so no text for a cell without walls is needed.
+    Every cell of this maze has a wall on some side, so a text without walls is not needed.
     """
     walls = [side for side, direction in _SIDES.items() if is_wall(beside(position, direction))]
     return (

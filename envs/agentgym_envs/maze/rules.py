@@ -60,7 +60,7 @@ class CompatRules(Rules):
     def task(self, data_idx: int) -> Task:
         """Returns the task of an index.
 
-        Negative indices count from the end of AgentGym's games, including the unplayable one.
+        Negative indices count from the end of AgentGym's games, including the unplayable game 25.
 
         Raises:
           EnvironmentFault: UNKNOWN_TASK.

@@ -1,4 +1,4 @@
-"""Description of Maze for the server, and the schema of its answers."""
+"""Maze as a served environment: its spec, routes and answer bodies."""
 
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import Environment, StepResult
@@ -16,7 +16,7 @@ from agentgym_envs.maze.layout import MOVES
 from agentgym_envs.maze.rules import CompatRules, Rules
 from agentgym_envs.maze.tasks import all_tasks, task_manifest
 
-# version; changes when a maze, a task or a text changes
+# Version of the behaviour: changes when a maze, a task or a text changes.
 BEHAVIOUR = "1"
 MAX_TURNS = 15
 

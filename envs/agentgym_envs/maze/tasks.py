@@ -18,7 +18,7 @@ STARTS: tuple[Cell, ...] = (
     *((5, 7), (5, 8), (5, 9)),
     *((4, 9), (3, 9), (2, 9)),
 )
-# length of AgentGym's longest game; longer walks would not fit AgentGym's limit of turns
+# Number of moves in the longest of AgentGym's games. The walks for training are not longer.
 MAX_DISTANCE = 12
 
 

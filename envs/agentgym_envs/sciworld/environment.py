@@ -1,4 +1,4 @@
-"""One ScienceWorld episode behind the text protocol."""
+"""ScienceWorld tasks as an environment with text observations and actions."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ KEPT_SOLUTIONS = 1024  # finding a solution takes a second
 
 @dataclasses.dataclass(frozen=True)
 class Start(StepResult):
-    """Answer to a reset; `observation` is the task description followed by the room.
+    """Answer to a reset; `observation` is the task description, then that of the room.
 
     Attributes:
       description: Task description for the agent.
@@ -208,7 +208,7 @@ class SciWorldEnvironment(ReplayedEnvironment[Episode]):
 
 @functools.lru_cache(maxsize=KEPT_SOLUTIONS)
 def _solution(task: Task) -> tuple[list[str], list[str]]:
-    """Returns the simulator's solution, and the room before each of its actions."""
+    """Returns the simulator's solution, and the agent's room before each of its actions."""
     simulator = shared_simulator()
     actions = simulator.gold_path(task.task, task.variation)
     world = simulator.load(task.task, task.variation)

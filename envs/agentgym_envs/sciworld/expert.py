@@ -1,4 +1,4 @@
-"""The scripted agent: follows the simulator's own solution and walks back to it after detours."""
+"""The scripted agent, which follows the simulator's own solution and resumes it after detours."""
 
 import collections
 import dataclasses
@@ -75,7 +75,7 @@ def room_of(look: str) -> str:
 
 
 def step_towards(look: str, goal: str) -> str | None:
-    """Returns the action that leads from the visible room towards another room, or None."""
+    """Returns the action that leads from the current room towards another room, or None."""
     route = _route(room_of(look), goal)
     if len(route) < 2:
         return None

@@ -23,7 +23,7 @@ PACKAGE_HINT = f"Install it with: {extras.install('sciworld')}"
 
 # README.md has the measurements. Live data are 15 MiB plus about 0.4 MiB per episode. With a small
 # initial heap, the JVM collects garbage before it requests more memory. A JVM that is out of memory
-# exits, so that its sessions are restored in another JVM. Otherwise it would answer with the
+# exits, so that its sessions are restored in another JVM. Otherwise the JVM would answer with the
 # exception as an observation.
 MEMORY_FLAGS = (
     "-XX:+UseSerialGC",
@@ -41,7 +41,7 @@ MEMORY_FLAGS = (
 # order of objects, and even temperatures, would depend on the earlier work of the JVM. With
 # equal hashes the order is the order of insertion.
 DETERMINISM_FLAGS = ("-XX:+UnlockExperimentalVMOptions", "-XX:hashCode=2")
-# No files in the temporary directory, because a killed process would leave them behind.
+# The JVM writes no performance data to /tmp, because a killed JVM would leave the file behind.
 CLEANLINESS_FLAGS = ("-XX:-UsePerfData",)
 
 
@@ -49,8 +49,8 @@ class Jvm:
     """A running JVM.
 
     The standard input of the JVM is a pipe from this process. When this process ends for any
-    reason, the JVM reads the end of the pipe and exits. Its port is open only to programs on this
-    computer and requires a token.
+    reason, the JVM reads the end of the pipe and exits. The JVM's port is open only to programs on
+    this computer and requires a token.
 
     Raises:
       SetupError: Java or the `scienceworld` package is missing or does not work.
@@ -133,7 +133,7 @@ class Jvm:
 
     @contextlib.contextmanager
     def calls(self) -> Iterator[None]:
-        """Wraps calls into the JVM and converts py4j's errors to those of environments.
+        """Wraps calls into the JVM and converts py4j's errors to the errors below.
 
         Raises:
           EnvironmentFault: SIMULATOR after an exception inside the simulator.

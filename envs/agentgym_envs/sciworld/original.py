@@ -14,7 +14,7 @@ from typing import Any
 from agentgym_envs.sciworld.jvm import find_java, import_packages
 from agentgym_envs.sciworld.simulator import Answer
 
-_INFO = {"look": "look", "inventory": "inv", "task": "taskDesc"}  # key of each fact in the package
+_INFO = {"look": "look", "inventory": "inv", "task": "taskDesc"}  # key of each fact in `info`
 
 
 @dataclasses.dataclass

@@ -1,4 +1,4 @@
-"""ScienceWorld as a server: its description and the schema of its answers."""
+"""ScienceWorld as a served environment: its spec, routes and answer bodies."""
 
 import importlib.metadata
 from typing import Any

@@ -1,8 +1,8 @@
 """Many independent ScienceWorld episodes in one Java virtual machine (JVM).
 
 An episode is one graph of Scala objects (`AgentInterface` and its universe). All episodes of a JVM
-share three things through which they would disturb each other: the random generator, the counter of
-object numbers, and the hash codes that order the objects. The first two are swapped whenever
+share three things through which they would influence each other: the random generator, the counter
+of object numbers, and the hash codes that order the objects. The first two are swapped whenever
 another episode continues. `jvm.DETERMINISM_FLAGS` removes the third.
 """
 
@@ -62,7 +62,7 @@ class World:
 
 
 class Simulator:
-    """A JVM that runs episodes, one at a time."""
+    """A JVM that holds many episodes and executes one action at a time."""
 
     def __init__(self) -> None:
         self._jvm = Jvm()

@@ -1,4 +1,4 @@
-"""Common code of builds: a name derived from the input files, and a progress callback."""
+"""Common code of builds: a name derived from the input files, and progress messages."""
 
 import hashlib
 import pathlib

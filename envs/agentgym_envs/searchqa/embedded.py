@@ -1,4 +1,4 @@
-"""Corpus of facts, built on this machine when the corpus is first needed."""
+"""The embedded corpus (agentgym_facts), built on this machine when it is first needed."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-"""One question behind the text protocol: the agent searches, then answers."""
+"""Questions as an environment with text actions: the agent searches, then answers."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ class Episode:
       last: Last result of the environment.
       searches: Queries and their results.
       answers: Answers given so far.
-      is_well_formed: True if all turns were well-formed.
+      is_well_formed: True if every turn was a thought, then one search or answer.
     """
 
     data_idx: int
@@ -90,7 +90,7 @@ class SearchQaEnvironment(ReplayedEnvironment[Episode]):
         if not 0 <= data_idx < len(self._questions):
             raise EnvironmentFault(
                 ErrorKind.UNKNOWN_TASK,
-                f"searchqa has the questions 0 .. {len(self._questions) - 1}, asked was {data_idx}",
+                f"searchqa has questions 0 .. {len(self._questions) - 1}, data_idx was {data_idx}",
             )
         question = self._questions[data_idx]
         prompt = texts.COMPAT_PROMPT if self._is_compat else texts.PROMPT
@@ -178,7 +178,7 @@ class SearchQaEnvironment(ReplayedEnvironment[Episode]):
         }
 
     def last_observation(self) -> str:
-        """Returns the answer to `GET /observation`; AgentGym's server repeats the question."""
+        """Returns the answer to `GET /observation`; under `--compat`, the first observation."""
         episode = self.episode
         if self._is_compat:
             return texts.COMPAT_PROMPT + episode.question.question

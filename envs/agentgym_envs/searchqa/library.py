@@ -13,7 +13,7 @@ from agentgym_envs.searchqa.engines.engine import MAX_TOPK, Engine, EngineModule
 from agentgym_envs.searchqa.texts import Passage
 
 _FORMAT = "1"  # change this when the folder of a corpus must be rebuilt
-_KEPT_QUERIES = 4096  # episodes of a group often repeat the same queries
+_KEPT_QUERIES = 4096  # episodes of a GRPO group often repeat the same queries
 
 
 @dataclasses.dataclass(frozen=True)

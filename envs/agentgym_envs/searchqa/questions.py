@@ -105,7 +105,7 @@ def _import(found: Sequence[flashrag.Source], folder: pathlib.Path, dataset: str
 
 
 def _checked(row: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Returns the stored fields of a row, which exclude `metadata`; it can hold whole articles.
+    """Returns all fields of a row except `metadata`, which can hold whole articles.
 
     Raises:
       SetupError: A field is missing.
@@ -125,7 +125,7 @@ def _checked(row: Mapping[str, Any], where: str) -> dict[str, Any]:
 def _task(
     data_idx: int, row: Mapping[str, Any], source: flashrag.Source, number: int
 ) -> dict[str, Any]:
-    """Returns the manifest entry of a question, which changes with the question or its answers."""
+    """Returns the manifest entry of a question; its digest covers the question and the answers."""
     content = json.dumps([row["question"], row["golden_answers"]])
     task = {
         "data_idx": data_idx,

@@ -19,7 +19,7 @@ def token_of_environment() -> str | None:
     """Returns the token for the retriever, or None if no token is set.
 
     Raises:
-      SetupError: The token cannot be sent; the message does not quote it.
+      SetupError: The token is not ASCII or has blanks; the message does not quote it.
     """
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
     if not all("!" <= sign <= "~" for sign in token):

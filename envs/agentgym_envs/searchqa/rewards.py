@@ -9,7 +9,7 @@ _MAX_SEARCH_PENALTY = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Shaping:
-    """Optional reward terms in addition to the reward for a right answer; by default all are 0.
+    """Optional reward terms in addition to the reward for a right answer; unused by default.
 
     A right answer scores 1 and loses `format_score` if a turn was not well-formed. A wrong answer
     scores `format_score` if all turns were well-formed (Jin et al. 2025, arXiv:2505.15117, section

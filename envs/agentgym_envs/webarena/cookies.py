@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 MARGIN_SECONDS = 45 * 60.0  # minimum remaining validity of a cookie, in seconds
-# A session cookie has no expiry time, but the server forgets it eventually.
+# A session cookie has no expiry time, but the server ends the login session eventually.
 MAX_AGE_SECONDS = 4 * 3600.0
 # Cookies with a shorter lifetime are unrelated to the login.
 MIN_LIFETIME_SECONDS = 600.0

@@ -65,7 +65,7 @@ class DeployedWorld(World):
                 raise SetupError(f"webarena: {error}") from None
 
     def start(self, task: WebTask, *, is_original: bool) -> Start:
-        """Returns the start of an episode with the cookies of the task's accounts.
+        """Returns the settings of an episode, with the cookies of the task's accounts.
 
         Raises:
           EnvironmentFault: SIMULATOR if the login failed.

@@ -1,4 +1,4 @@
-"""Description of a real deployment of WebArena's sites by one JSON file.
+"""Reads the JSON file that describes a real deployment of WebArena's sites.
 
     {
       "sites": {
@@ -31,7 +31,7 @@ from agentgym_envs.webarena.evaluation.functions import WITHOUT_A_SITE, Function
 from agentgym_envs.webarena.evaluation.magento import Magento
 from agentgym_envs.webarena.urls import SITES, SiteUrls
 
-# WebArena's sites continue to build a page after it has loaded, so its evaluators wait 3 s.
+# WebArena's sites continue to build a page after it has loaded, so WebArena's evaluators wait 3 s.
 PATIENCE_SECONDS = 3.0
 _FIELDS = ("sites", "cookies", "task_file", "patience_seconds", "recordings", "judge")
 _SITE_FIELDS = ("url", "username", "password")

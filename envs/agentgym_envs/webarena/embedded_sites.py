@@ -1,4 +1,4 @@
-"""Embedded sites of a server: one process starts them, all its processes use them.
+"""Embedded sites of a server: one process starts them, and all processes of the server use them.
 
 The server's process starts the sites before its workers and passes their addresses in an
 environment variable. A process without a server, such as a trainer that runs environments itself,
@@ -52,7 +52,7 @@ class RunningSites:
         return sorted(set(map(_root, self.urls.values())))
 
     def end_episode(self, episode: str) -> bool:
-        """Removes the effects of an episode; returns False if a site did not answer."""
+        """Removes an episode's databases; returns False if a site did not answer."""
         try:
             for root in self.roots():
                 end_episode(root, episode, timeout=_ANSWER_SECONDS)

@@ -49,7 +49,7 @@ class EmbeddedWorld(World):
         self.reach = Reach({f"{seen_name(site)}:80": real for site, real in servers.items()})
 
     def start(self, task: WebTask, *, is_original: bool) -> Start:
-        """Returns the start of an episode; its first request copies the sites' data."""
+        """Returns the settings of an episode, whose first request copies a site's database."""
         self._sites.wait_until_healthy(
             [site for site in task.sites if site in self._sites.urls], _PATIENCE_SECONDS
         )

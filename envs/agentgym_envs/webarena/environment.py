@@ -1,4 +1,4 @@
-"""One task on web sites behind the text protocol: a synchronous wrapper of a browser session."""
+"""Tasks on web sites as an environment: a synchronous wrapper of a browser session."""
 
 import asyncio
 import contextlib

@@ -160,7 +160,7 @@ async def cookies_of(browser: Browser, site: str, base: str, account: Account) -
 
 
 async def is_logged_in(site: str, base: str, account: Account, page: PlaywrightForm) -> bool:
-    """Returns True if the page's cookies are those of the account.
+    """Returns True if the page's browser context is logged in as the account.
 
     Raises:
       LoginError: The site does not answer.

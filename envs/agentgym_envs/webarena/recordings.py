@@ -42,7 +42,7 @@ class Recordings:
         return Recording(task_id, self._folder / f"{task_id}-{uuid.uuid4().hex[:12]}.har")
 
     def end(self, recording: Recording, answer: str | None) -> None:
-        """Keeps a closed episode that has an answer; removes the recording of any other episode."""
+        """Keeps the recording of a closed episode if it has an answer; removes it otherwise."""
         if answer is None:
             recording.trace.unlink(missing_ok=True)
             return

@@ -1,4 +1,4 @@
-"""Description of web navigation for the server, and the schema of its answers."""
+"""Web navigation as a served environment: its spec, routes and answer bodies."""
 
 import contextlib
 import functools
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 
-# version; changes when a page, a task, a text or the rules of the tree change
+# Version of the behaviour: changes when a page, a task, a text or a rule of the tree changes.
 BEHAVIOUR = "4"
 MAX_TURNS = 15
 

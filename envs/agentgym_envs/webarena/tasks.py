@@ -2,7 +2,7 @@
 
 The user's file has the 812 tasks of WebArena, and `task_file.py` finds it. This module has only the
 format, which the tasks of our embedded sites share. Our tasks have three stricter rules that
-WebArena lacks: `short_answer`, an address that must be equal, and `state`.
+WebArena lacks: `short_answer`, an address that must equal the reference, and `state`.
 """
 
 import dataclasses

@@ -16,7 +16,7 @@ class SiteName:
     """Placeholder and public name of one site.
 
     Attributes:
-      placeholder: Text that replaces the base address in task files.
+      placeholder: Text that stands for the base address in task files.
       shown: Base address that the agent sees.
     """
 

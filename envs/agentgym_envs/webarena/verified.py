@@ -120,8 +120,9 @@ def score(
 ) -> list[Score]:
     """Scores episodes, in their order, with webarena-verified in another interpreter.
 
-    A task that checks requests has no score without a trace, because its answer alone would pass an
-    agent that did nothing. `urls` must be the addresses that the sites had during the episodes.
+    A task that checks requests has no score without a trace, because a check of the answer alone
+    would pass an agent that did nothing on the sites. `urls` must be the addresses that the sites
+    had during the episodes.
 
     Raises:
       SetupError: The interpreter does not have the package, or the package failed.

@@ -1,7 +1,7 @@
 """Scoring of episodes with webarena-verified; `verified.py` runs this file in another interpreter.
 
-The file imports nothing of this project, because that interpreter need not have the project. It
-reads one JSON object from standard input and writes one JSON list to standard output.
+The file imports nothing of this project, because that interpreter may not have the project
+installed. It reads one JSON object from standard input and writes one JSON list to standard output.
 """
 
 import json

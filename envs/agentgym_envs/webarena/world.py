@@ -1,4 +1,4 @@
-"""Interface of a set of web sites with their tasks, which two modules implement."""
+"""Interface of web sites with their tasks; embedded_world and deployed_world implement it."""
 
 import abc
 import dataclasses
@@ -62,7 +62,7 @@ class World(abc.ABC):
 
     @abc.abstractmethod
     def start(self, task: WebTask, *, is_original: bool) -> Start:
-        """Returns the start of an episode for a task with real addresses. Some worlds copy data."""
+        """Returns the settings of an episode; `task` has addresses in place of placeholders."""
 
     @abc.abstractmethod
     def finish(self, start: Start, answer: str | None = None) -> None:

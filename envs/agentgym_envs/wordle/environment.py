@@ -1,4 +1,4 @@
-"""One game of Wordle behind the text protocol."""
+"""Wordle as an environment with text observations and actions."""
 
 import dataclasses
 from typing import Any
@@ -15,12 +15,12 @@ INVALID = "invalid word"
 
 @dataclasses.dataclass
 class Game:
-    """State of one episode; its lists grow with every action.
+    """State of one episode, which every action changes.
 
     Attributes:
       data_idx: Index of the task; under AgentGym's rules, the seed of the hidden words.
       hide: Function that chooses the hidden word.
-      candidates: Words that agree with all answers so far, in the order of the vocabulary.
+      candidates: Words that agree with all feedback so far, in the order of the vocabulary.
       answers: Observation after each action.
       score: 1 once the word was found, else 0.
     """
@@ -39,7 +39,7 @@ class Game:
 
 
 class WordleEnvironment(ReplayedEnvironment[Game]):
-    """Wordle with six guesses; an invalid word uses up one of them."""
+    """Wordle with six guesses; an invalid word also counts as a guess."""
 
     name = "wordle"
 
@@ -70,7 +70,7 @@ class WordleEnvironment(ReplayedEnvironment[Game]):
         return StepResult(game.answers[-1], reward=game.score, score=game.score, done=game.done)
 
     def expert_action(self) -> str:
-        """Returns the guess after which the fewest words remain, given only the answers so far."""
+        """Returns the guess after which the fewest words remain, given only the feedback so far."""
         return spaced(best_guess(self.playing.candidates))
 
     def valid_actions(self) -> list[str]:
@@ -95,7 +95,7 @@ class WordleEnvironment(ReplayedEnvironment[Game]):
         }
 
     def state(self) -> dict[str, Any]:
-        """Returns the task, the guesses with their answers, and the words still possible."""
+        """Returns the task, the guesses with their feedback, and the words still possible."""
         if self._episode is None:
             return {}
         game = self._episode

@@ -1,4 +1,4 @@
-"""Differences between our Wordle and AgentGym's: hidden word, first text, parsing."""
+"""Differences between our Wordle and AgentGym's: hidden word, first observation, parsing."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -8,12 +8,12 @@ from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.wordle.words import VOCABULARY
 
 START = "Let's start Wordle!"
-# Function from the words that all answers so far allow to the hidden word for the next guess.
+# Chooses the hidden word for the next guess among the words that fit all feedback so far.
 Hide = Callable[[Sequence[str]], str]
 
 
 class Rules:
-    """Our rules: each task has one hidden word, and the answers are the only hints."""
+    """Our rules: each task has one hidden word, and the feedback is the only hint."""
 
     start = (
         f"{START} The hidden word is one of these {len(VOCABULARY)}; other guesses are invalid.\n"
@@ -43,7 +43,7 @@ class Rules:
 
 
 class CompatRules(Rules):
-    """AgentGym's rules: the hidden word is drawn again for each guess, and there are more hints."""
+    """AgentGym's rules: each guess draws a new hidden word, and `/filtered_vocab` gives hints."""
 
     start = START
 
@@ -56,5 +56,5 @@ class CompatRules(Rules):
         return action.strip().replace(" ", "")
 
     def listed(self, candidates: Sequence[str]) -> list[str]:
-        """Returns the words that can still be hidden."""
+        """Returns the words that can still be the hidden one."""
         return list(candidates)

@@ -1,4 +1,4 @@
-"""Description of Wordle for the server, and the schema of its answers."""
+"""Wordle as a served environment: its spec, routes and answer bodies."""
 
 from agentgym_envs.base import manifest
 from agentgym_envs.base.protocol import EnvironmentSpec
@@ -14,7 +14,7 @@ from agentgym_envs.wordle.environment import INVALID, WordleEnvironment
 from agentgym_envs.wordle.rules import CompatRules, Rules
 from agentgym_envs.wordle.tasks import task_manifest
 
-# version; changes when a word, a task or a text changes
+# Version of the behaviour: changes when a word, a task or a text changes.
 BEHAVIOUR = "1"
 MAX_TURNS = 8
 

@@ -1,4 +1,4 @@
-"""Words of the game, and the answer to a guess."""
+"""Words of the game, and the feedback on a guess."""
 
 import functools
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ def feedback(guess: str, hidden: str) -> str:
 
     `g` means that the hidden word has this letter here, `y` that it has the letter elsewhere, `b`
     that it does not have it. A letter that the guess has twice and the hidden word once is `y` or
-    `g` both times, unlike in the newspaper's game.
+    `g` both times, unlike in the original game.
     """
     return "".join(
         "g" if letter == hidden[i] else "y" if letter in hidden else "b"
@@ -36,7 +36,7 @@ def known_feedback() -> dict[tuple[str, str], str]:
 
 
 def consistent(candidates: Iterable[str], guess: str, answer: str) -> list[str]:
-    """Returns the candidates, in their order, for which the guess would have this answer."""
+    """Returns the candidates, in their order, for which the guess has the feedback `answer`."""
     table = known_feedback()
     return [word for word in candidates if table[guess, word] == answer]
 

@@ -1,10 +1,10 @@
 """BM25 with precomputed scores: an index of bm25s (Lù 2024, arXiv:2407.03618), searched by our
 kernel.
 
-The kernel reads the arrays through the memory map, so worker processes share them. Its work grows
-with the number of words in the query, not with the corpus. Passages with equal scores keep the
-order of the corpus. Only a separate process imports bm25s, to build an index, because importing
-bm25s reserves the accelerator if JAX is installed.
+The kernel reads the arrays through the memory map, so worker processes share them. Its work is
+proportional to the number of passages that contain the words of the query. Passages with equal
+scores keep the order of the corpus. Only a separate process imports bm25s, to build an index,
+because importing bm25s reserves the accelerator if JAX is installed.
 """
 
 import json
@@ -37,7 +37,7 @@ def _best(
     Args:
       scores: Zeros, float32, one for each passage; zero again on return.
       data: Scores of all words in all passages, word by word, as bm25s saves them.
-      indices: Passages that belong to the scores in `data`.
+      indices: Passage of each score in `data`.
       indptr: Position in `data` and `indices` at which each word begins.
       tokens: Numbers of the words of the query.
       docs: Output array of passage numbers, as long as the requested number of passages.

@@ -18,7 +18,7 @@ class Corpus:
 
     Args:
       path: File `corpus.jsonl`, or `corpus.jsonl.gz`, which is unpacked into the folder once.
-      folder: Folder for the index of this corpus.
+      folder: Folder for the unpacked corpus and the positions of its lines.
 
     Raises:
       SetupError: The corpus does not exist.

@@ -23,7 +23,7 @@ _VECTORS = "vectors.npy"
 
 
 class Dense:
-    """Dense index with all vectors on the device of JAX."""
+    """Dense index with all vectors on JAX's default device."""
 
     def __init__(self, folder: pathlib.Path, encoder: pathlib.Path):
         self._encoder = Encoder(encoder)

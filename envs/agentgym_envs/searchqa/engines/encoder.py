@@ -1,8 +1,8 @@
-"""Sentence encoder of the BERT family in JAX: mean of the last states, normalised to length one.
+"""Sentence encoder of the BERT family in JAX: mean of the last hidden states, with unit norm.
 
 It reads a folder with `config.json`, `model.safetensors` and `tokenizer.json`, for example
 all-MiniLM-L6-v2 or e5. Models of the e5 family need one prefix for queries and another for
-passages. A model is treated as e5 if its folder or `_name_or_path` has `e5` in its name.
+passages. A model is treated as e5 if the name of its folder or its `_name_or_path` contains `e5`.
 """
 
 import functools

@@ -22,7 +22,7 @@ _START_SECONDS = 60.0
 
 
 class BrowserProcess:
-    """Browser in a separate event loop, for synchronous callers. `get` returns an instance."""
+    """Browser in a separate event loop, for synchronous callers; `get` returns a shared one."""
 
     def __init__(self, reach: Reach):
         self._reach = reach

@@ -1,4 +1,4 @@
-"""Settings at the start of an episode; they can be made without a browser."""
+"""Settings at the start of an episode. Creating them requires no browser."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -16,8 +16,9 @@ class Start:
       headers: Headers of every request.
       cookies: Cookies of the logged-in accounts, in Playwright's form.
       has_calendar: True if `Date` in pages follows the clock of the embedded sites.
-      is_original: True for WebArena's behaviour: dialogs are answered with no instead of yes, and
-        the tree has icons but not the values of date fields and closed select boxes.
+      is_original: True for WebArena's behaviour. Confirmation dialogs are answered with no instead
+        of yes. The accessibility tree keeps icon characters and omits the values of date fields and
+        closed select boxes.
       recording: Recording of the requests; None if they are not recorded.
     """
 

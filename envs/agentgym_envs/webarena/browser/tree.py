@@ -1,7 +1,7 @@
 r"""Accessibility tree of a page in WebArena's form, made from one pair of responses of Chromium.
 
 `Accessibility.getFullAXTree` returns the elements, `DOMSnapshot.captureSnapshot` their positions.
-WebArena sends two requests per element instead. A line has one tab per level, then
+WebArena sends two requests per element instead. A line has one tab character per level, then
 
     [id] role 'name' property: value ...
 
@@ -72,8 +72,8 @@ def read_nodes(
       tree: Field `nodes` of the result of `Accessibility.getFullAXTree`.
       snapshot: Result of `DOMSnapshot.captureSnapshot`.
       window: Width and height of the window.
-      is_original: True for WebArena's behaviour: icons stay private-use characters, and the values
-        of dates and of closed select boxes are left out.
+      is_original: True for WebArena's behaviour: the characters of icon fonts are kept, and the
+        values of date fields and closed select boxes are left out.
     """
     by_id: dict[str, Mapping[str, Any]] = {}
     for told in tree:

@@ -1,7 +1,7 @@
 """Judge behind an OpenAI-compatible chat endpoint of the user's choice.
 
-The questions are in our own words, so verdicts differ from those of WebArena's GPT-4 prompts.
-Results should name the model that judged.
+The prompts are ours, so verdicts can differ from those of WebArena's GPT-4 prompts. Results should
+name the model of the judge.
 """
 
 import asyncio

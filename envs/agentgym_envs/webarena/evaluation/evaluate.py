@@ -1,4 +1,4 @@
-"""Score of an episode: the product of the checks of WebArena's evaluators and of our own."""
+"""Score of an episode: 1 if all checks of the task's evaluators hold, else 0."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TypeAlias

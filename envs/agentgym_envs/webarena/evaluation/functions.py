@@ -1,7 +1,8 @@
-"""Functions that WebArena's tasks call by name; WebArena evaluates the calls as Python code.
+"""Functions that WebArena's tasks call by name.
 
-A task says `func:name('argument', ..)`. A table maps names to functions. An argument is a string,
-`__page__` (the page) or contains `__last_url__` (the address at which the agent stopped).
+A task says `func:name('argument', ..)`. WebArena evaluates this call as Python code; here a table
+maps names to functions. An argument is a string, `__page__` (the page) or contains `__last_url__`
+(the address at which the agent stopped).
 """
 
 import ast

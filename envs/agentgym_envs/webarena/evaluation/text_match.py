@@ -24,7 +24,7 @@ def includes(reference: str, text: str) -> bool:
 
 
 def includes_word(reference: str, text: str) -> bool:
-    """Returns True if the text contains the reference; one character must be a whole word.
+    """Returns True if the text contains the reference, as a whole word if it is one character.
 
     Otherwise the reference "0" would be found in "10". Longer references are not split into words.
     """
