@@ -1,4 +1,4 @@
-"""Agents of a rollout: a policy in decode rows of the sampler, or an agent that answers with text.
+"""Agents of a rollout: a policy that samples in the decode rows of a sampler, or a text agent.
 
 The replies of a text agent are parsed, limited and recorded like those of the policy.
 """
@@ -194,7 +194,7 @@ class TextRows:
 
     def __init__(self, agent: TextAgent):
         self.agent = agent
-        # distinguishes a late answer from the answer of another episode
+        # row numbers are not reused, so a late answer cannot reach another episode
         self._numbers = itertools.count()
         self._open: set[int] = set()
         self._asked: set[int] = set()

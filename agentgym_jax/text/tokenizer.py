@@ -103,7 +103,7 @@ class Tokenizer:
     def is_qwen2(self) -> bool:
         """Returns True if the class `Qwen2Tokenizer` of `transformers` would return the same ids.
 
-        transformers 5 uses this class for every model of type qwen2. It splits words by its rule.
+        transformers 5 uses this class, which has its own rule for words, for all qwen2 models.
         """
         state = json.loads(self._json)
         model, cut = state["model"], state["pre_tokenizer"]
