@@ -38,7 +38,7 @@ USER_ERRORS = (
 )
 
 LIST = flags.DEFINE_bool(
-    "list", False, "Names the shipped configs and the algorithms, and the list of config keys."
+    "list", False, "Lists the shipped configs and algorithms; names the page of all config keys."
 )
 CACHE = flags.DEFINE_string(
     "compilation_cache",

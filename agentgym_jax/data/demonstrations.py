@@ -40,7 +40,7 @@ def record(
       options: Options of the environment; None for the defaults.
 
     Raises:
-      ServerFailed: The command failed.
+      ServerFailed: The recording process failed.
     """
     environments = {task.environment for task in tasks}
     if len(environments) != 1:

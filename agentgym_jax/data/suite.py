@@ -1,8 +1,8 @@
 """The 27 sub-tasks of AgentGym-RL (arXiv:2509.08755) and their items (selected tasks).
 
-Facts in a task manifest define a sub-task. `suite_items/` lists the items, each with a digest of
-its facts; servers with other tasks are refused. `choose` selected the items, because the paper's
-item ids are unknown.
+Facts (fields of a task manifest) define a sub-task. `suite_items/` lists the items, each with a
+digest of its facts; servers with other tasks are refused. `choose` selected the items, because the
+paper's item ids are unknown.
 """
 
 import collections

@@ -63,7 +63,7 @@ def from_split(
 ) -> list[Task]:
     """Returns the tasks in one split of the server's manifest.
 
-    The fact `group_by` names the group of a task. `where` has the accepted values of facts, such as
+    The fact (manifest field) `group_by` is a task's group. `where` has accepted values, such as
     `{"depth": (1, 2)}`. At most `limit` tasks are selected, evenly spread; 0 selects all.
     """
     facts = set(manifest[0]) if manifest else set()

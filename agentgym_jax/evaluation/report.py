@@ -24,8 +24,8 @@ _MAX_NAMED = 20  # maximum number of tasks named in a sentence
 _NONE = "-"
 _NOTE = (
     "Success in percent with 95% intervals; `success %` is over the evaluated tasks, so "
-    "agents with other sub-tasks do not compare by it. A score has the unit of its environment. "
-    "Invalid: episodes that the environment failed; they count nowhere."
+    "it cannot compare agents with different sub-tasks. A score has the unit of its environment. "
+    "Invalid: episodes lost to environment failures; they are left out of all means."
 )
 
 

@@ -1,8 +1,8 @@
 """Table of all metrics: names, meanings and units.
 
-A component `<...>` of a name matches any text. A run with several environments also logs the
-metrics of `PER_ENVIRONMENT` for each one (`rollout/babyai/success`), and its group names start with
-the environment (`rollout/success/babyai GoTo`).
+A component `<...>` of a name matches any text without `/`. A run with several environments also
+logs the metrics of `PER_ENVIRONMENT` for each environment (`rollout/babyai/success`). Its group
+names start with the environment (`rollout/success/babyai GoTo`).
 """
 
 import dataclasses

@@ -143,7 +143,7 @@ class Tokenizer:
         (directory / "tokenizer_config.json").write_text(text + "\n", encoding="utf-8")
 
     def _backend(self) -> tokenizers.Tokenizer:
-        """Builds the fast tokenizer without rules for whole documents; makes `guarded` special."""
+        """Builds the fast tokenizer without truncation or padding; marks `guarded` as special."""
         try:
             state = json.loads(self._json)
         except json.JSONDecodeError as error:

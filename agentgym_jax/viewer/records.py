@@ -71,7 +71,7 @@ def goal_of(record: Record) -> str:
 
 
 def repeated_turns(turns: Sequence[Record]) -> int:
-    """Returns the number of turns whose action and answer repeat those of an earlier turn."""
+    """Returns the number of turns whose action and observation repeat those of an earlier turn."""
     pairs = [(turn["action"], turn["observation"]) for turn in turns if turn["action"] is not None]
     return len(pairs) - len(set(pairs))
 
