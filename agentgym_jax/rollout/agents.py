@@ -220,7 +220,7 @@ class TextRows:
         """Implements `AgentRows.start_turn`."""
         self._asked.add(row)
         if self.agent.may_wait:
-            # a daemon thread does not delay the exit of the process until its request times out
+            # a daemon thread with a pending request does not delay the exit of the process
             threading.Thread(target=self._ask, args=(row, moment), daemon=True).start()
         else:
             self._ask(row, moment)

@@ -87,7 +87,7 @@ METRICS: dict[str, Metric] = {
     "policy/updates": Metric("optimiser updates in this step", "updates"),
     "policy/skipped": Metric("updates not applied: nothing to train on, or a guard", "updates"),
     "policy/nonfinite": Metric("updates whose loss or gradient was not finite", "updates"),
-    # Problems of the step (telemetry/guards.py).
+    # Tripped guards (telemetry/guards.py).
     "guards/tripped": Metric("guards that tripped", "guards"),
     "guards/<guard>": Metric("1 if this guard tripped; else absent", "1"),
     # Inputs of the step.

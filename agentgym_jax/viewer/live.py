@@ -28,7 +28,7 @@ class LiveRun:
         self._folder = folder
         self.name = folder.path.name
         self._transports = transports
-        self._rows: dict[str, list[dict[str, Any]]] = {}  # by `_stamp` of the file
+        self._rows: dict[str, list[dict[str, Any]]] = {}  # rows of a file, by `_stamp`
         self._lock = threading.Lock()  # the threads that answer requests share replays and rows
 
     def version(self) -> str:
