@@ -120,7 +120,7 @@ _ROWS = (
         refusal="",  # after a move into a wall the server shows the same position again
         actions=_REACT,
         has_close=False,
-        # number of start cells; the server's 26th cell is the goal, where no episode can start
+        # number of start cells; the server's 26th cell is the goal and is not a start cell
         num_tasks=25,
         max_turns=15,
         instructions=instructions.MAZE,
