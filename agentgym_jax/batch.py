@@ -19,8 +19,8 @@ class TokenBatch:
     positions: jax.Array  # int32, restarts at 0 in every segment
     segment_ids: jax.Array  # int32, segment of each token in its row: 1, 2, ...; 0 is padding
     action_mask: jax.Array  # bool, True for tokens that are trained
-    weights: jax.Array  # float32, weight of each token in the loss; 0 off the mask
-    advantages: jax.Array  # float32, 0 off the mask
+    weights: jax.Array  # float32, weight of each token in the loss; 0 outside the mask
+    advantages: jax.Array  # float32, 0 outside the mask
     old_logprobs: jax.Array  # float32, under the policy in the ratio's denominator
     reference_logprobs: jax.Array  # float32, under the reference; 0 without a reference
     sequence_ids: jax.Array  # int32, index of the packed sequence; -1 on padding

@@ -29,9 +29,9 @@ FILE_SUFFIXES = (".gguf", ".safetensors", ".bin", ".pt", ".onnx")
 def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path:
     """Exports a model as a Hugging Face directory; returns the path of the directory.
 
-    `transformers` 5 splits words by Qwen2's rules for every model of type qwen2. A Qwen2.5-shaped
-    model with a different tokenizer, such as one trained with this package, is therefore written as
-    a llama. The llama computes the same function.
+    `transformers` 5 splits words by Qwen2's rules for every model of type qwen2. A model with
+    Qwen2.5's architecture and another tokenizer, such as one trained with this package, is
+    therefore written with the model type llama, which computes the same function.
 
     Raises:
       FileExistsError: `out` exists, and `overwrite` is False or `out` is no earlier export.

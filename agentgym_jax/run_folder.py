@@ -31,7 +31,7 @@ class RunFolderError(RuntimeError):
 
 
 def disk_advice(number: int | None) -> str:
-    """Returns the remedy for an error of the operating system, by its number."""
+    """Returns the remedy for an error of the operating system, given its `errno`."""
     if number in (errno.ENOSPC, errno.EDQUOT):
         return (
             "The disk or quota is full: free space and run the same command to resume, or choose "
@@ -161,7 +161,7 @@ class RunFolder:
     def __init__(self, workdir: str | os.PathLike):
         self.path = pathlib.Path(workdir).expanduser().absolute()
         self.config_path = self.path / "config.json"  # resolved config, without secrets
-        self.provenance_path = self.path / "provenance.json"  # facts of every start
+        self.provenance_path = self.path / "provenance.json"  # command and versions of each start
         self.metrics_path = self.path / "metrics.jsonl"  # one object per step
         self.scores_path = self.path / "scores.json"
         self.report_path = self.path / "report.html"
@@ -192,8 +192,8 @@ class RunFolder:
     ) -> bool:
         """Locks the folder for this process, and creates it or checks that it holds the same run.
 
-        A later start may change the dotted keys `adjustable`, such as `evaluation.*`. Returns True if
-        the folder already held this run, in which case the caller should resume.
+        A later start may change the dotted keys `adjustable`, such as `evaluation.*`. Returns True
+        if the folder already held this run, in which case the caller should resume.
 
         Raises:
           ValueError: The folder holds a run with a different config.
@@ -265,7 +265,7 @@ class RunFolder:
         self._lock = lock
 
     def _match_config(self, config: Mapping[str, Any], adjustable: Sequence[str]) -> bool:
-        """Returns False without config.json; raises ValueError if it differs in a fixed key."""
+        """Returns False without config.json; raises ValueError if a fixed key has another value."""
         if not self.config_path.exists():
             return False
         differences = config_differences(self.config(), config)

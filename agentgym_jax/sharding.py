@@ -1,4 +1,4 @@
-"""Device mesh, tables from logical axes to mesh axes, and moving of weights between layouts."""
+"""Device mesh, placement of logical axes on mesh axes, and resharding of weights."""
 
 import contextlib
 import contextvars
@@ -183,7 +183,7 @@ def _cast(params: Any, dtype: Any) -> Any:
 def reshard(params: Any, shardings: Any, dtype: Any) -> Any:
     """Converts weights to another layout and type on the devices; compiles once per layout.
 
-    `shardings` is a tree over the same devices; None leaves the choice to the compiler.
+    `shardings` is a tree of shardings on the same devices; None leaves the choice to the compiler.
     """
     return make_reshard(shardings)(params, jnp.dtype(dtype))
 

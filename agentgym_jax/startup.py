@@ -38,7 +38,7 @@ USER_ERRORS = (
 )
 
 LIST = flags.DEFINE_bool(
-    "list", False, "Names the shipped configs and the algorithms, and the list of config keys."
+    "list", False, "Lists the shipped configs and algorithms; names the page of all config keys."
 )
 CACHE = flags.DEFINE_string(
     "compilation_cache",
@@ -145,8 +145,8 @@ def _parse_flags(argv: Sequence[str], required: Sequence[str]) -> list[str]:
             _fail(f"--config={_config_argument(argv)}: {refused[1]}")
         _fail(_extract_flag(str(error)))
     except (AttributeError, KeyError) as error:
-        # The error has only the last name of the path. An error of the config file matches no
-        # override and keeps its traceback.
+        # The error names only the last part of the dotted key. An error of the config file matches
+        # no override and keeps its traceback.
         reason = str(error)
         for name in (arg.partition("=")[0] for arg in argv if arg.startswith("--config.")):
             if any(re.search(rf"\b{re.escape(part)}\b", reason) for part in name.split(".")[1:]):

@@ -64,7 +64,7 @@ class Trajectory:
     """One episode, exactly as it was sampled. n is the number of tokens."""
 
     item_id: str  # environment and task index, such as `babyai_17`
-    sample: int  # number of the episode among the samples of its task: 0 .. group_size - 1
+    sample: int  # number of the sample of its task, from 0; a replacement has a larger number
     step: int  # number of training steps completed before the step of this episode
     outcome: Outcome
     score: float  # score of the environment, in its own unit
@@ -75,9 +75,9 @@ class Trajectory:
     policy_versions: np.ndarray  # int32 [n], training steps of the sampling weights; else -1
     turns: tuple[Turn, ...]
     messages: tuple[Mapping[str, str], ...]  # dictionaries with `role` and `content`, in order
-    error: str = ""  # cause of an `ENV_ERROR`
+    error: str = ""  # cause, if `Episode.fail` ended the episode
     attempts: int = 1  # number of times that the episode was started; 1 without a failure
-    seconds: float = 0.0  # wall time from admission to end
+    seconds: float = 0.0  # wall time of the last attempt, including the reset
     # The following fields are absent from records of older runs.
     score_scale: float = 1.0  # factor that makes 1 the best `score` (SciWorld: 0.01)
     first_observation: str | None = None  # the first user message may contain additional text
@@ -131,7 +131,7 @@ _ARRAYS = {
 
 
 def to_record(trajectory: Trajectory) -> dict[str, Any]:
-    """Converts a trajectory to a JSON object; AgentGym has the first three of its fields."""
+    """Converts a trajectory to a JSON object; AgentGym's format has only its first three fields."""
     t = trajectory
     answers = [i for i, message in enumerate(t.messages) if message["role"] == "assistant"]
     prompt_answers = answers[: len(answers) - len(t.turns)]

@@ -50,7 +50,7 @@ class ActionRules:
 
 @dataclasses.dataclass(frozen=True)
 class ParsedAction:
-    """Action in a reply of the model, or the message to the agent if there is not exactly one."""
+    """Action in a reply of the model, or the message to the agent about a parse error."""
 
     action: str | None
     problem: str | None = None

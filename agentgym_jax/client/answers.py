@@ -14,7 +14,7 @@ from agentgym_envs.base.protocol import EnvironmentSpec, ErrorKind
 from agentgym_jax.client.errors import EnvCause, EnvError, from_status
 from agentgym_jax.client.server_facts import ServerFacts
 
-# AgentGym's servers report a lost session with these words and no status code.
+# AgentGym's servers report a lost session with status 200 and one of these texts.
 _LOST = re.compile(r"The id .* is not valid\.|.* has been deleted", re.DOTALL)
 _NO_SUCH_TASK = re.compile(
     r"list index out of range|The game .* is not valid\.|Seed must be greater", re.DOTALL
@@ -83,14 +83,14 @@ class Answer:
         return float(value)
 
     def words(self) -> list[str]:
-        """Returns the body after checking that it is a list of words."""
+        """Returns the body after checking that it is a list of strings."""
         if any(type(word) is not str for word in self.value(list)):
             raise self.unfit(f"{self.body!r:.200}", "a list of strings")
         return self.body
 
 
 def read_json(where: str, status: int, data: bytes) -> Answer:
-    """Returns the answer with status 200.
+    """Parses the body of an answer with status 200.
 
     Raises:
       EnvError: The status is not 200, the body is not JSON, or it is AgentGym's `{"error": ..}`.

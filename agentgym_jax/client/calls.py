@@ -1,7 +1,7 @@
 """Parsing of actions that a model writes as a function call, in JSON or Python.
 
 The text is parsed with `json` or `ast` and never executed. Only a call of a known function with
-literal arguments is accepted; for any other text the functions raise ParseError.
+literal arguments is accepted; any other text raises ParseError.
 """
 
 import ast
@@ -33,7 +33,7 @@ class Function:
     Attributes:
       does: Description of the function in the instructions.
       templates: Texts of the action, one for each possible set of arguments, the longest last:
-        `("use {tool}", "use {tool} on {obj}")`. Positional arguments have the order of the longest.
+        `("use {tool}", "use {tool} on {obj}")`. Positional arguments follow the last one.
     """
 
     does: str
@@ -158,7 +158,7 @@ def _json_object(text: str) -> dict[str, Any]:
 
 
 def _only_call(code: str) -> tuple[str, ast.Call]:
-    """Returns the name of the called function and the only call of the code."""
+    """Returns the function name and the AST node of the only call in the code."""
     try:
         with warnings.catch_warnings():
             # invalid escapes in a model's text need no warning in the log

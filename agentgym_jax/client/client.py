@@ -1,4 +1,4 @@
-"""Client of one environment server: one of this project or one of AgentGym's originals."""
+"""Client of one environment server, either of this project or an original server of AgentGym."""
 
 import dataclasses
 import urllib.parse
@@ -28,7 +28,7 @@ class EnvClient:
       step_timeout_s: Limit for every call, from the request to the last byte of the answer.
       token: Bearer token, if the server requires one.
       connections: Maximum number of open connections; at least the number of concurrent calls.
-      facts: Facts about the environment, used instead of the table's.
+      facts: Facts about the environment, used instead of those in `ORIGINALS`.
       action_format: Format of the model's actions (`react`, `function_calling`, `code_as_action`,
         `raw`); None selects the environment's default format.
       transport: Transport used instead of HTTP; `base_url` then only names the server in messages.
@@ -69,14 +69,14 @@ class EnvClient:
 
     @property
     def facts(self) -> ServerFacts:
-        """Returns the facts about the environment; reads `/spec` if the table lacks it."""
+        """Returns the facts about the environment; reads `/spec` if the facts are not known yet."""
         if self._facts is None:
             self.spec()
         assert self._facts is not None  # the call of `spec` has set it
         return self._facts
 
     def spec(self) -> EnvironmentSpec:
-        """Returns the server's `/spec`, or a spec made from the table if there is no such route.
+        """Returns the server's `/spec`, or a spec made from `ORIGINALS` if there is no such route.
 
         Later calls use the rejection prefix and the action format of the spec.
 
@@ -115,7 +115,7 @@ class EnvClient:
         return [{"data_idx": i} for i in range(self.facts.num_tasks)]
 
     def create(self, request_id: str = "") -> int:
-        """Opens a session; `request_id` names it, so that a repeated request opens no second one."""
+        """Opens a session; a repeated request with the same `request_id` opens no other session."""
         facts = self.facts
         answer = self._call("POST", "/create", facts.create_body, request_id=request_id)
         session = answers.session(answer, facts)
@@ -150,7 +150,7 @@ class EnvClient:
     def close(self, session: int, *, timeout_s: float | None = None) -> None:
         """Closes a session. A session that the server no longer has is treated as closed.
 
-        Most of AgentGym's servers have no close route. Such a server gets only one request.
+        Most of AgentGym's servers have no close route. Such a server gets only one close request.
         """
         if not self._has_close:
             return
@@ -196,7 +196,7 @@ class EnvClient:
         timeout_s: float | None = None,
         request_id: str = "",
     ) -> tuple[int, bytes]:
-        """Returns status and body of an answer; with `resend`, repeats after a broken connection."""
+        """Returns status and body; with `resend`, retries once after a broken connection."""
         target = self._prefix + route
         try:
             return self._transport.exchange(method, target, request, timeout_s, request_id)
@@ -210,7 +210,7 @@ class EnvClient:
         return EnvError(EnvCause.BAD_BODY, f"{self.base_url} {what}", retryable_from_reset=False)
 
     def _spec_of_table(self) -> EnvironmentSpec:
-        """Returns a spec made from the table, for a server without `/spec`."""
+        """Returns a spec made from `ORIGINALS`, for a server without `/spec`."""
         facts = self._facts
         _, greeting = self._send("GET", "/")
         if greeting.lstrip().startswith(b"<"):
@@ -237,7 +237,7 @@ class EnvClient:
         )
 
     def _read_vocabulary(self, session: int) -> Sequence[str]:
-        """Returns the words that the server allows as guesses; empty if it has no such list."""
+        """Returns the words that the server allows as guesses; empty if the server lists none."""
         route = f"{self.facts.vocabulary_route}?{self.facts.session_field}={session}"
         try:
             answer = self._optional(route)

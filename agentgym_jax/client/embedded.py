@@ -19,7 +19,7 @@ from absl import logging
 
 _POLL_S = 0.05
 _LOG_TAIL_BYTES = 4000
-# The line can name any environment, because the client checks the name in the server's spec.
+# The pattern accepts any environment name; the client checks the name in the server's `/spec`.
 _READY = re.compile(r"^agentgym_envs \S+ ready on http://\S+:(\d+)\s*$", re.M)
 
 
@@ -30,7 +30,7 @@ def option_arguments(options: Mapping[str, Any]) -> list[str]:
 
 
 class ServerFailed(RuntimeError):
-    """An embedded server did not start. The message has the last line of the server's output."""
+    """A process of the environment package failed. The message has the last line of its output."""
 
 
 def last_words(text: str) -> str:
@@ -66,7 +66,7 @@ class _Server:
             )
 
     def wait_ready(self, timeout_s: float) -> None:
-        """Waits until the server prints its address; every line of progress restarts the timeout."""
+        """Waits until the server prints its address; any output on stderr restarts the timeout."""
         assert self.process is not None  # `launch` has set it
         written, deadline = -1, 0.0
         while True:

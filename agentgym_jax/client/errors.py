@@ -72,7 +72,7 @@ def from_status(status: int, kind: ErrorKind | None, message: str) -> EnvError:
 
 
 class ServerUnavailable(EnvError):
-    """All calls to a server failed for too long; `tasks` is empty if it does not answer at all."""
+    """A server failed for too long. `tasks` has the failed tasks; empty if they are not known."""
 
     def __init__(self, cause: EnvCause, message: str, *, tasks: Iterable[Hashable] = ()):
         super().__init__(cause, message)

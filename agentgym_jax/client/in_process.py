@@ -9,7 +9,7 @@ from agentgym_envs.base.in_process import InProcessServer
 from agentgym_envs.base.served import load_environment
 from agentgym_envs.registry import ENVIRONMENTS
 
-SHIPPED = tuple(ENVIRONMENTS)  # names of the environments that need no module
+SHIPPED = tuple(ENVIRONMENTS)  # environments of this project, which need no module name
 
 
 class InProcessTransport:

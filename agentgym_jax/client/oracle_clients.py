@@ -9,7 +9,7 @@ from agentgym_jax.client.errors import EnvError
 
 @dataclasses.dataclass(frozen=True)
 class GuidedObservation(Observation):
-    """Observation with the actions that the server offers; none after the end of the episode."""
+    """Observation with the expert action or all valid actions; none after the episode has ended."""
 
     offered: tuple[str, ...] = ()
 

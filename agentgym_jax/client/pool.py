@@ -1,7 +1,7 @@
 """Thread pool for many episodes on many servers.
 
-The caller chooses a ticket for each episode, starts and steps the episode, and collects replies
-with `poll`. The observations of a ticket depend on its task and actions only, not on timing.
+The caller identifies each episode by a hashable ticket, calls `start` and `step`, and collects
+replies with `poll`. The observations of a ticket depend only on its task and actions, not on time.
 """
 
 import collections
@@ -46,7 +46,7 @@ class Reply:
 
 @dataclasses.dataclass
 class _Episode:
-    """State of a ticket in the pool. During a call, only the worker may use `session`."""
+    """State of a ticket in the pool. During a call, only the worker thread may use `session`."""
 
     ticket: Hashable
     server: ServerSessions
@@ -60,7 +60,7 @@ class _Episode:
 
 @dataclasses.dataclass
 class _Job:
-    """One request of an episode; without an episode, the closing of a session."""
+    """Request of an episode, or the closing of a session if `episode` is None."""
 
     run: Callable[[], Observation | None]
     episode: _Episode | None = None
@@ -72,9 +72,9 @@ class _Job:
 class EnvPool:
     """Pool of threads that call environment servers. Use it as a context manager, or call `close`.
 
-    The pool repeats two kinds of requests, with growing pauses: any request to a full or busy
-    server, and a start that reached no server. After any other failure it discards the session, and
-    the caller can restart the ticket.
+    The pool retries two kinds of requests, with growing pauses: any request to a full or busy
+    server, and a start whose connection failed. After any other failure the pool discards the
+    session, and the caller can restart the ticket.
 
     Args:
       clients: Client of each server by environment name.
@@ -213,7 +213,7 @@ class EnvPool:
             return replies
 
     def invalidate(self, environment: str) -> None:
-        """Records that a server was restarted: its sessions are lost, and its failures are reset."""
+        """Records a restart of a server: its sessions are lost, and its failures are reset."""
         self._servers[environment].invalidate()
 
     @property
@@ -385,7 +385,7 @@ class EnvPool:
         return observation
 
     def _lose(self, episode: _Episode, error: EnvError) -> None:
-        """Discards the session of an episode: after a failure its state is unknown."""
+        """Discards the session of an episode, because its state is unknown after a failure."""
         session, episode.session = episode.session, None
         if session is not None and error.cause is not EnvCause.SESSION_LOST:
             self._give_up(episode.server, session)

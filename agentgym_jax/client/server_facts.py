@@ -14,7 +14,7 @@ from agentgym_jax.client.actions import ActionFormat, ActionRules
 from agentgym_jax.client.calls import Function
 
 ABOVE_ZERO = 1e-9
-# maximum length of an action that is a whole text; this project's servers have the same limit
+# maximum length of an action in characters; this project's servers have the same limit
 MAX_TEXT_CHARACTERS = 10_000
 
 
@@ -50,7 +50,7 @@ class ServerFacts:
       reset_fields: Fields of the answer to a reset that form the first observation, joined by line
         breaks; empty if `GET /observation` returns the observation.
       reset_error: Regular expression of texts that report a failed reset with status 200.
-      vocabulary_route: Route that lists the words shown in every first observation, if there is one.
+      vocabulary_route: Route that lists the words shown in every first observation; may be empty.
       observation_field: Field of a step's answer that holds the text.
       actions_field: Field of every answer that lists the possible actions, if there is one.
       score_fields: Possible names of the field with the score; the first that is present is used.
@@ -127,7 +127,7 @@ class ServerFacts:
         said = from_spec(spec)
         own = self.actions.format
         own = ActionFormat.REACT if own is ActionFormat.REACT_OR_BARE else own
-        # servers of this project may shape the reward of a correct answer
+        # reward shaping can lower the reward of a solved task below 1; the spec has the threshold
         has_default = self.succeeded == Success()
         return dataclasses.replace(
             self,

@@ -38,7 +38,7 @@ class ServerSessions:
         self._lock = threading.Lock()
         self._generation = 0
         self._idle: list[Session] = []
-        self._unanswered: list[str] = []  # names of sessions for which `/create` returned no answer
+        self._unanswered: list[str] = []  # request ids of `/create` calls without an answer
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Calls a method of the client and records the result in the breaker."""
@@ -58,7 +58,7 @@ class ServerSessions:
         return result
 
     def create(self) -> Session:
-        """Opens a session, by a name that an earlier `/create` left unanswered if there is one."""
+        """Opens a session; repeats the request id of an unanswered `/create` if there is one."""
         with self._lock:
             generation = self._generation
             wanted = self._unanswered.pop() if self._unanswered else f"{uuid.uuid4().hex}/0"

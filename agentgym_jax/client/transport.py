@@ -116,7 +116,7 @@ def _read_and_disconnect(
 ) -> bytes:
     """Reads the body of an answer and closes its connection.
 
-    AgentGym's servers close it without notice after status 500, and the next step would be lost.
+    AgentGym's servers silently close a connection after status 500, so a step on it would be lost.
     """
     connection: Any = response.connection
     sock = None if connection is None else connection.sock
@@ -128,7 +128,7 @@ def _read_and_disconnect(
 
 
 def _read(response: urllib3.response.BaseHTTPResponse, where: str, deadline: float) -> bytes:
-    """Reads the body of an answer until the deadline; the socket's limit applies to each read."""
+    """Reads the body of an answer until the deadline; the socket's time limit is per read."""
     body = bytearray()
     while chunk := response.read1(_CHUNK_BYTES):
         body += chunk

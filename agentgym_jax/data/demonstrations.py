@@ -40,7 +40,7 @@ def record(
       options: Options of the environment; None for the defaults.
 
     Raises:
-      ServerFailed: The command failed.
+      ServerFailed: The recording process failed.
     """
     environments = {task.environment for task in tasks}
     if len(environments) != 1:
@@ -66,7 +66,7 @@ def record(
 def record_sets(
     sets: Mapping[str, tuple[Sequence[Task], Mapping[str, Any]]], folder: pathlib.Path
 ) -> list[Conversation]:
-    """Returns the conversations of all sets; records each set whose file is missing."""
+    """Returns all conversations; records each set (tasks and options) whose file is missing."""
     conversations = []
     for name, (tasks, options) in sets.items():
         path = folder / f"{name}.jsonl"

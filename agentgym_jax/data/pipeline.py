@@ -11,7 +11,7 @@ from absl import logging
 from agentgym_jax.batch import TokenBatch, assign_rows, pack
 from agentgym_jax.text.chat import EncodedConversation
 
-_LOOKAHEAD = 32  # number of queued sequences to try for the gaps of a batch
+_LOOKAHEAD = 32  # number of sequences that do not fit before a batch counts as full
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Dropped:
 
 @dataclasses.dataclass(frozen=True)
 class Batches:
-    """Sequence of batches `[rows, row_length]`; `batch_at` returns them in any order."""
+    """Sequence of batches `[rows, row_length]`; `batch_at` can be called in any order."""
 
     sequences: Sequence[EncodedConversation]  # sequences used in every epoch
     plan: Sequence[Sequence[int]]  # indices of the sequences in every batch

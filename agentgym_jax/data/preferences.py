@@ -64,10 +64,9 @@ def pair_up(
 ) -> tuple[list[Preference], PairStatistics]:
     """Pairs episodes of the same task whose measures differ enough.
 
-    Pairs with a larger gap are made first. An episode is reused only after all other episodes of
-    its task were used equally often. The first pair of a task contains its best episode. The seed
-    breaks ties. The pairs of a task do not depend on other tasks or on the order of the
-    conversations.
+    The next pair is always one of the least used episodes, and among these one with the largest
+    gap. The first pair of a task therefore contains its best episode. The seed breaks ties. The
+    pairs of a task do not depend on other tasks or on the order of the conversations.
 
     Args:
       conversations: Conversations of any tasks, from any files.
@@ -106,7 +105,7 @@ _Rated = tuple[float, Conversation]  # measure and its conversation
 def _groups(
     conversations: Sequence[Conversation], measure: str, unrated: float | None
 ) -> tuple[dict[tuple[str, str], dict[str, _Rated]], collections.Counter[str]]:
-    """Groups usable conversations by task and opening, then by a digest; counts the others."""
+    """Groups usable conversations by task and opening, then by digest; counts the other ones."""
     groups: dict[tuple[str, str], dict[str, _Rated]] = {}
     left_out: collections.Counter[str] = collections.Counter()
     for conversation in conversations:
@@ -123,7 +122,7 @@ def _groups(
             group = groups.setdefault((canonical_item_id(conversation.item_id), start), {})
             digest = _digest(conversation.messages)
             left_out["copies"] += digest in group
-            # in a random environment equal conversations can have different rewards
+            # in a stochastic environment, equal conversations can have different rewards
             if digest not in group or value > group[digest][0]:
                 group[digest] = (value, conversation)
     return groups, left_out

@@ -18,7 +18,7 @@ from agentgym_envs.base import extras
 
 try:
     import pyarrow.parquet as parquet
-except ImportError:  # this extra is optional; an error message names it when it is needed
+except ImportError:  # pyarrow is an optional extra; the error of `_parquet_rows` names it
     parquet = None
 
 Bad = Literal["fatal", "skip"]
@@ -104,7 +104,7 @@ def number(record: Mapping[str, Any], name: str, place: str) -> float | None:
 
 
 def _rows(file: pathlib.Path) -> Iterator[tuple[str, Any]]:
-    """Yields place and value of every row; for `.jsonl` the line, because it may be invalid."""
+    """Yields place and value of every row; for `.jsonl`, the value is the unparsed line."""
     if file.suffix == ".json":
         values = _parse_json(file.read_text(encoding="utf-8"), str(file))
         if not isinstance(values, list):

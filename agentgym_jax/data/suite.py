@@ -1,8 +1,8 @@
 """The 27 sub-tasks of AgentGym-RL (arXiv:2509.08755) and their items (selected tasks).
 
-Facts in a task manifest define a sub-task. `suite_items/` lists the items, each with a digest of
-its facts; servers with other tasks are refused. `choose` selected the items, because the paper's
-item ids are unknown.
+Facts (fields of a task manifest) define a sub-task. `suite_items/` lists the items, each with a
+digest of its facts; servers with other tasks are refused. `choose` selected the items, because the
+paper's item ids are unknown.
 """
 
 import collections
@@ -17,8 +17,8 @@ from typing import Any
 Facts = Mapping[str, Any]
 
 # One file per environment with one line per sub-task: `number:mark` of every item. `pin` made the
-# files from manifests, for question sets from their sizes, and for WebArena from the 730 of its
-# tasks that need no judge.
+# files from manifests, for SearchQA from the sizes of its data sets, and for WebArena from the 730
+# tasks on one site that need no judge (a language model).
 PINNED: Mapping[str, str] = {
     path.stem: path.read_text(encoding="ascii")
     for path in (pathlib.Path(__file__).parent / "suite_items").glob("*.txt")
@@ -27,7 +27,7 @@ PINNED: Mapping[str, str] = {
 
 @dataclasses.dataclass(frozen=True)
 class SubTask:
-    """One sub-task among the 27 tasks."""
+    """One of the 27 sub-tasks."""
 
     name: str  # name of the sub-task in reports
     test_items: int  # number of items in the paper's table
@@ -185,11 +185,11 @@ def mark(environment: str, facts: Facts) -> str:
 
 
 def choose(environment: str, manifest: Sequence[Facts]) -> dict[str, list[int]]:
-    """Returns the numbers of the items for `suite_items/`, by sub-task.
+    """Returns the item numbers for `suite_items/`, by sub-task.
 
     Selects from the test split as many items per sub-task as the paper has. If there are enough
     tasks, the numbers of items per value of `spread` (levels of BabyAI, task types of SciWorld)
-    differ by at most one. The items of one value are evenly spread over its indices.
+    differ by at most one. The items of one value are evenly spread over its tasks.
     """
     part = SUITE[environment]
     chosen = {}
@@ -210,7 +210,7 @@ def choose(environment: str, manifest: Sequence[Facts]) -> dict[str, list[int]]:
         names = [name for turn in turns for name in turn if name is not None]
         quotas = collections.Counter(names[: subtask.test_items])
         chosen[subtask.name] = sorted(
-            # the middles of equally long ranges
+            # the middle tasks of equally long ranges
             items[(2 * i + 1) * len(items) // (2 * quotas[name])]
             for name, items in strata.items()
             for i in range(quotas[name])

@@ -63,7 +63,7 @@ def from_split(
 ) -> list[Task]:
     """Returns the tasks in one split of the server's manifest.
 
-    The fact `group_by` names the group of a task. `where` has the accepted values of facts, such as
+    The fact (manifest field) `group_by` is a task's group. `where` has accepted values, such as
     `{"depth": (1, 2)}`. At most `limit` tasks are selected, evenly spread; 0 selects all.
     """
     facts = set(manifest[0]) if manifest else set()
@@ -167,16 +167,16 @@ def select(
 
 
 def group_label(environment: str, group: str, *, is_mixture: bool) -> str:
-    """Returns the name of a group in reports; in a mixture it includes the environment."""
+    """Returns the name of a task group in reports; with several environments it includes theirs."""
     return f"{environment} {group}" if is_mixture and group != environment else group
 
 
 class _Cycle:
     """Endless cycle that contains each name `counts[name]` times, as evenly as possible.
 
-    After any number of places, the count of each name is its exact share, rounded up or down. The
-    method is earliest deadline first. Draw k of a name (from 0) can start when the share of the
-    name reaches k, and its deadline is when the share reaches k + 1.
+    Among the first p positions, a name has p * count / total draws, rounded up or down. The method
+    is earliest deadline first: draw k of a name (from 0) is possible once this number reaches k,
+    and its deadline is when this number reaches k + 1.
     """
 
     def __init__(self, counts: Mapping[str, int]):
@@ -207,8 +207,8 @@ class _Cycle:
 class TaskSchedule:
     """Tasks of one environment in a fixed order, so that a position determines its task.
 
-    Groups are spread evenly. Within a group, all tasks are drawn once, in an order that depends on
-    the seed, before a task is drawn again.
+    Task groups are spread evenly. Within a group, all tasks are drawn once, in an order that
+    depends on the seed, before a task is drawn again.
     """
 
     def __init__(self, tasks: Sequence[Task], weights: Mapping[str, int], *, seed: int):
@@ -239,8 +239,8 @@ class TaskSchedule:
 class MixtureSchedule:
     """Tasks of several environments in a fixed order, so that a position determines its task.
 
-    Environments alternate in an evenly spread cycle. Their numbers of draws depend on `weights`, not
-    on their numbers of tasks. The order of tasks in an environment depends on its schedule only.
+    Environments alternate in an evenly spread cycle. The share of an environment depends on its
+    weight, not on its number of tasks. Its order of tasks depends only on its schedule.
     """
 
     def __init__(self, schedules: Mapping[str, TaskSchedule], weights: Mapping[str, int]):

@@ -207,7 +207,7 @@ class EndpointAgent:
 
     def _exchange(self, method: str, route: str, request: Any) -> str:
         """Returns the text of the reply; retries temporary errors for up to `patience_s`."""
-        closed = self._closed  # `close` replaces the event, so it ends only earlier requests
+        closed = self._closed  # `close` replaces the event, so a close ends only earlier requests
         deadline = time.monotonic() + self._settings.patience_s
         for attempt in itertools.count(1):
             try:

@@ -39,7 +39,7 @@ class Result:
 def load(paths: Sequence[str | os.PathLike]) -> list[Result]:
     """Loads result files, or the `scores.json` of folders; raises the errors of `read_scores`.
 
-    Results of the same model have the path in their names.
+    If several results have the same name, the names also contain the folder of the file.
     """
     results = []
     for given in paths:
@@ -92,7 +92,7 @@ def compare(a: Result, b: Result) -> dict[str, Any]:
     """Compares the success rate of `b` with that of `a`, overall, by environment and by group.
 
     Only tasks with valid episodes in both results are used (`statistics.paired_difference`).
-    `decoding` has the settings that differ; they do not prevent a comparison.
+    The entry `decoding` has the decoding settings that differ; they do not prevent a comparison.
 
     Raises:
       NotComparableError: The manifests differ, or the results have no task in common.

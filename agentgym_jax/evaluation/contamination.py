@@ -109,7 +109,7 @@ def find_leakage(
     """Returns a report of the evaluated tasks that were or may have been used in training.
 
     If the training data are known, they decide which items have leaked, because a run may use
-    another split than the manifest. Otherwise the items of the training split have leaked.
+    another split than the manifest. Otherwise the manifest's training split counts as leaked.
 
     Returns:
       Number of items and the first of them under each of `unlisted` (items outside the manifest),

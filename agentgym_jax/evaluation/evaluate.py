@@ -56,7 +56,7 @@ def evaluate(
 ) -> Evaluation:
     """Collects and scores all episodes; sampled and greedy ones share one rollout.
 
-    The episodes in `finished` are not repeated; if these are all, the collector may be None. The
+    The episodes in `finished` are not repeated; if no other is left, `collector` may be None. The
     random draws of an episode depend only on its key, so the other episodes are the same as without
     `finished`. `step`, the number of training steps done, is stored in the trajectories.
     `max_turns` is the turn limit by environment. `on_episode` is called with every episode that has

@@ -14,7 +14,7 @@ from agentgym_jax.evaluation.compare import Result
 _DPI = 120
 _PANEL = (4.6, 3.4)  # inches
 Colours = Mapping[str, str]  # colour of each result by its name
-# points under an entry of scores.json, by environment and by name of the result
+# points of the curves in an entry of scores.json, by environment and by name of the result
 Curves = dict[str, dict[str, Sequence[Mapping[str, Any]]]]
 
 

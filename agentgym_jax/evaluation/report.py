@@ -24,8 +24,8 @@ _MAX_NAMED = 20  # maximum number of tasks named in a sentence
 _NONE = "-"
 _NOTE = (
     "Success in percent with 95% intervals; `success %` is over the evaluated tasks, so "
-    "agents with other sub-tasks do not compare by it. A score has the unit of its environment. "
-    "Invalid: episodes that the environment failed; they count nowhere."
+    "it cannot compare agents with different sub-tasks. A score has the unit of its environment. "
+    "Invalid: episodes lost to environment failures; they are left out of all means."
 )
 
 
@@ -38,11 +38,11 @@ def score_facts(
     is_sampled: bool,
     leakage: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Returns the entries of scores.json beyond the summary and the episodes of a decoding mode.
+    """Returns further entries of scores.json: suite, leakage, scaling curves and task facts.
 
     `items` comes from `task_identity.item_facts`, `leakage` from `contamination.find_leakage`.
     `max_turns` is the turn limit by environment. If the agent saw its turn budget, `turn_budgets`
-    is None, because an episode under a smaller limit is then another episode.
+    is None, because the agent would act differently under a smaller limit.
     """
     environments = by_environment(episodes)
     budgets = None
@@ -59,7 +59,7 @@ def score_facts(
 
 
 def score_table(document: Mapping[str, Any]) -> Table:
-    """Returns the table of a scores.json: scores by group, and by environment if there are several.
+    """Returns the table of a scores.json: scores by task group, and by environment if several.
 
     The table fits 80 columns, the width that is assumed for a file or a pipe.
     """
@@ -154,7 +154,7 @@ def _score(row: Mapping[str, Any] | None) -> str:
 
 
 def leaderboard(results: Sequence[Result]) -> str:
-    """Returns the leaderboard in Markdown: success and score, also by environment."""
+    """Returns the leaderboard in Markdown: overall success; success and score by environment."""
     names = sorted({name for r in results for name in r.document["environments"]})
     heading = ["agent", "sub-tasks", "tasks", "success %", "invalid"]
     heading += [f"{name} success %" for name in names] + [f"{name} score" for name in names]

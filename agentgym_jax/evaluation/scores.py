@@ -151,10 +151,10 @@ def summarise(episodes: Sequence[EpisodeScore]) -> dict[str, Any]:
 
 
 def turn_budgets(episodes: Sequence[EpisodeScore], max_turns: int) -> list[dict[str, Any]]:
-    """Returns the exact success under every turn limit up to `max_turns`, that of the rollouts.
+    """Returns the exact success under every turn limit up to the limit of the rollouts.
 
     An episode under a smaller limit is a prefix of the same episode under the limit `max_turns`.
-    This has three conditions: the agent does not see its budget, the environment does not know the
+    This requires that the agent does not see its budget, the environment does not know the
     limit (true for this project's environments), and the random draws are keyed by position. For a
     *trained* policy, the curve shows the effect of smaller limits in evaluation, not in training.
     """
@@ -218,7 +218,7 @@ def write_scores(
     """Writes scores.json and returns its content.
 
     `decoding` has the settings that affect the results: temperature, turn and token limits, seed.
-    `manifests` has the SHA-256 of the task manifest by environment, and `facts` more entries.
+    `manifests` has the SHA-256 of each environment's task manifest, and `facts` further entries.
     """
     document = {
         "model": model,
@@ -236,7 +236,7 @@ def write_scores(
 
 
 def read_scores(path: str | os.PathLike) -> tuple[dict[str, Any], list[EpisodeScore]]:
-    """Reads a file of `write_scores`; returns the document and its episodes.
+    """Reads a file that `write_scores` wrote; returns the document and its episodes.
 
     Raises:
       ValueError: The file has another format.

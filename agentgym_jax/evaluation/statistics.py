@@ -1,4 +1,4 @@
-"""Intervals of success rates and means, pass@k and majority of k, and the paired comparison."""
+"""Confidence intervals, pass@k, majority of k, and the paired comparison of success rates."""
 
 import math
 import statistics
@@ -40,8 +40,8 @@ def cluster_interval(per_task: Sequence[float], samples: int) -> tuple[float, fl
 
     Samples of one task are not independent, so a Wilson interval over all episodes would be too
     narrow. The effective number of trials is the number for which the binomial variance equals the
-    variance of the mean over tasks. It is at least the number of tasks and at most the total number
-    of samples. `per_task` has the success rates.
+    variance of the mean over tasks. It is at least the number of tasks and at most `samples`, the
+    total number of samples. `per_task` has the success rates.
     """
     tasks = len(per_task)
     if tasks < 2 or samples == tasks:
@@ -114,7 +114,7 @@ ESTIMATORS: Mapping[str, Callable[[int, int, int], float]] = {
 
 
 def at_k(name: str, counts: Sequence[tuple[int, int]], k: int) -> float:
-    """Returns an estimator's mean over tasks, given their numbers of samples and correct ones."""
+    """Returns an estimator's mean over tasks; `counts` has pairs of samples and correct samples."""
     return float(np.mean([ESTIMATORS[name](n, c, k) for n, c in counts]))
 
 

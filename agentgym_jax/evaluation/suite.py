@@ -22,9 +22,9 @@ def suite_scores(episodes: Sequence[EpisodeScore], items: Items) -> dict[str, An
     is not a result on the suite.
 
     The result has a row for each of the 27 sub-tasks, with the numbers of items in the paper
-    (`test_items`), of pinned items (`items`) and of items with a valid episode (`played`). In
-    `played_subtasks` sub-tasks, every item has a valid episode. `environment_mean` is the mean
-    success over the environments.
+    (`test_items`), of pinned items (`items`) and of items with a valid episode (`played`).
+    `played_subtasks` is the number of sub-tasks in which every item has a valid episode.
+    `environment_mean` is the mean success over the environments.
     """
     parts: dict[tuple[str, str], list[EpisodeScore]] = {}
     known = {name: pinned(name) for name in SUITE}
@@ -70,7 +70,7 @@ def _subtask(episode: EpisodeScore, items: Items, known: Mapping[str, Any]) -> s
     if episode.environment not in known or episode.item_id not in items:
         return None
     row = items[episode.item_id]
-    # Rows of facts have no long facts, which are never needed to identify an item.
+    # The row leaves out long facts, which are never needed to identify an item.
     facts = {**row["facts"], "data_idx": int(episode.item_id.rpartition("_")[2])}
     part = SUITE[episode.environment]
     found = mark(episode.environment, facts) if part.identity else row["digest"]

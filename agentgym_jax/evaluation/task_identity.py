@@ -1,4 +1,4 @@
-"""Identity of the evaluated tasks: their facts and digests, and differences of two task sets."""
+"""Facts and digests that identify evaluated tasks, and differences between two task sets."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ def item_facts(
 ) -> dict[str, dict[str, Any]]:
     """Returns the sub-task, the digest of the facts, and the short facts of tasks, by item id.
 
-    `manifests` has the task list of each environment; a task outside the list has no digest.
+    `manifests` has the rows of facts of each environment's tasks; a task without row has no digest.
     """
     listed = {
         (name, facts["data_idx"]): facts for name, rows in manifests.items() for facts in rows
@@ -35,9 +35,9 @@ def item_facts(
 def manifest_differences(
     a: Mapping[str, Any], b: Mapping[str, Any], *, names: Sequence[str]
 ) -> str:
-    """Describes how the tasks of two documents differ in common environments; empty if equal.
+    """Describes how the tasks of two results differ in common environments; empty if equal.
 
-    A document has `manifests` (environment -> hash) and optionally `items`.
+    Like scores.json, `a` and `b` have `manifests` (environment -> hash) and optionally `items`.
     """
     lines = []
     for environment in sorted(a["manifests"].keys() & b["manifests"].keys()):

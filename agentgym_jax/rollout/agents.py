@@ -1,4 +1,4 @@
-"""Agents of a rollout: a policy in decode rows of the sampler, or an agent that answers with text.
+"""Agents of a rollout: a policy that samples in the decode rows of a sampler, or a text agent.
 
 The replies of a text agent are parsed, limited and recorded like those of the policy.
 """
@@ -194,7 +194,7 @@ class TextRows:
 
     def __init__(self, agent: TextAgent):
         self.agent = agent
-        # distinguishes a late answer from the answer of another episode
+        # row numbers are not reused, so a late answer cannot reach another episode
         self._numbers = itertools.count()
         self._open: set[int] = set()
         self._asked: set[int] = set()
@@ -220,7 +220,7 @@ class TextRows:
         """Implements `AgentRows.start_turn`."""
         self._asked.add(row)
         if self.agent.may_wait:
-            # a daemon thread does not delay the exit of the process until its request times out
+            # a daemon thread with a pending request does not delay the exit of the process
             threading.Thread(target=self._ask, args=(row, moment), daemon=True).start()
         else:
             self._ask(row, moment)

@@ -1,4 +1,4 @@
-"""Collection of episodes, in which the agent and the environments work at the same time.
+"""Collects episodes; the agent and the environments work concurrently.
 
 The turns of an episode depend only on its request and its conversation, so the order of events does
 not change the result.
@@ -183,7 +183,7 @@ class _Rollout:
         return trajectories, self.statistics
 
     def _meet_environments(self, timeout_s: float) -> bool:
-        """Starts episodes and passes replies to the rows; returns True if more are pending."""
+        """Starts episodes and passes replies to the rows; returns True if replies are pending."""
         ahead = self._rows.free_rows + self._c.prefetch
         while self._unstarted and len(self._in_reset) + len(self._ready) < ahead:
             self._start(self._unstarted.popleft())

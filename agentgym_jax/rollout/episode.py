@@ -16,8 +16,8 @@ from agentgym_jax.data.tasks import Task
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory, Turn
 
-# Values of `show_turn_budget`: observations mention the turn limit once, the number of remaining
-# turns before every turn, or neither.
+# Values of `show_turn_budget`: observations mention no limit, the turn limit in the first one, or
+# the number of remaining turns in each.
 TURN_BUDGETS = ("none", "start", "every_turn")
 
 

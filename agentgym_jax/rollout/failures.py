@@ -1,9 +1,9 @@
 """Retry decisions for episodes whose environment failed, for all types of agents.
 
 An episode that fails alone is restarted a few times and then given up. While several tasks fail and
-none succeeds in between, the server has an outage, and a failure does not count as an attempt. After
-the configured patience the run stops. The breaker of a server (client/failures.py) cannot detect an
-outage in which calls of one type succeed and calls of another type fail.
+none succeeds in between, the server has an outage. Failures in an outage are not counted as
+attempts, and an outage longer than the configured patience stops the run. The breaker of a server
+(client/failures.py) cannot detect an outage in which only one type of call fails.
 """
 
 import collections
@@ -142,7 +142,7 @@ class RetryPolicy:
 
 
 def check_some_served(tasks: Sequence[Task], trajectories: Sequence[Trajectory]) -> None:
-    """Raises ServerUnavailable if an environment failed all its tasks, which are at least two."""
+    """Raises ServerUnavailable if an environment with several tasks failed all its episodes."""
     for name in sorted({task.environment for task in tasks}):
         own = [t for t, task in zip(trajectories, tasks, strict=True) if task.environment == name]
         failed = [t for t in own if t.outcome is Outcome.ENV_ERROR]

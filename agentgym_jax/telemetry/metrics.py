@@ -1,8 +1,8 @@
 """Table of all metrics: names, meanings and units.
 
-A component `<...>` of a name matches any text. A run with several environments also logs the
-metrics of `PER_ENVIRONMENT` for each one (`rollout/babyai/success`), and its group names start with
-the environment (`rollout/success/babyai GoTo`).
+A component `<...>` of a name matches any text without `/`. A run with several environments also
+logs the metrics of `PER_ENVIRONMENT` for each environment (`rollout/babyai/success`). Its group
+names start with the environment (`rollout/success/babyai GoTo`).
 """
 
 import dataclasses
@@ -41,12 +41,12 @@ METRICS: dict[str, Metric] = {
     "rollout/groups": Metric("groups of samples of one task", "groups"),
     "rollout/zero_variance_groups": Metric("groups whose rewards are all equal", "groups"),
     "rollout/informative_groups": Metric("groups that give a gradient", "groups"),
-    "rollout/rounds": Metric("collections until enough groups were informative", "rounds"),
+    "rollout/rounds": Metric("rollout rounds until enough groups were informative", "rounds"),
     "rollout/played_groups": Metric("groups played, discarded ones included", "groups"),
     "rollout/played_informative_groups": Metric("groups played that give a gradient", "groups"),
-    "rollout/discarded_groups": Metric("groups played and not learned from", "groups"),
-    "rollout/discarded_tokens": Metric("sampled tokens of these groups", "tokens"),
-    "rollout/sampled_tokens": Metric("all tokens sampled: also lost and discarded ones", "tokens"),
+    "rollout/discarded_groups": Metric("groups played and not trained on", "groups"),
+    "rollout/discarded_tokens": Metric("sampled tokens of discarded groups", "tokens"),
+    "rollout/sampled_tokens": Metric("all sampled tokens, lost and discarded included", "tokens"),
     "rollout/occupancy": Metric("decode slots that were busy", "fraction"),
     "rollout/prefill_occupancy": Metric("positions of prefill calls that held a token", "fraction"),
     "rollout/computed_per_kept_tokens": Metric("tokens computed per token of an episode", "1"),
@@ -64,32 +64,32 @@ METRICS: dict[str, Metric] = {
     "policy/ratio_max": Metric("largest probability ratio new/old", "1"),
     "policy/entropy": Metric("entropy of the next-token distribution", "nats"),
     "policy/grad_norm": Metric("gradient norm before clipping", "1"),
-    "policy/grad_norm_max": Metric("largest of it among the updates of the step", "1"),
+    "policy/grad_norm_max": Metric("largest gradient norm of an update in the step", "1"),
     "policy/update_norm": Metric("norm of the parameter change", "1"),
     "policy/param_norm": Metric("norm of the parameters", "1"),
     "policy/logprob_gap_mean": Metric("mean sampler-learner log-probability gap", "nats"),
     "policy/logprob_gap_max": Metric("largest sampler-learner log-probability gap", "nats"),
-    "policy/off_policy_steps": Metric("steps by which the weights that sampled are older", "steps"),
+    "policy/off_policy_steps": Metric("steps by which the sampling weights are older", "steps"),
     "policy/stale_gap_mean": Metric("mean log-probability gap to older weights", "nats"),
     "policy/stale_gap_max": Metric("largest log-probability gap to older weights", "nats"),
     "policy/learning_rate": Metric("learning rate of this step", "1"),
-    "policy/kl_reward": Metric("divergence from the reference, as sampled", "nats"),
-    "policy/kl_reward_coef": Metric("weight of that divergence in the reward", "1"),
+    "policy/kl_reward": Metric("sampled estimate of the divergence from the reference", "nats"),
+    "policy/kl_reward_coef": Metric("weight of policy/kl_reward in the reward", "1"),
     "policy/expected_return": Metric("baseline before this step, mean of environments", "reward"),
     "policy/advantage_std": Metric("standard deviation of the advantages", "1"),
     "critic/loss": Metric("half the squared error of the values", "1"),
-    "critic/clip_fraction": Metric("action tokens whose value moved too far", "fraction"),
+    "critic/clip_fraction": Metric("action tokens whose value is clipped", "fraction"),
     "critic/grad_norm": Metric("gradient norm of the critic before clipping", "1"),
     "critic/skipped": Metric("updates of the critic that were skipped", "updates"),
     "critic/value_mean": Metric("value before an action token", "reward"),
-    "critic/return_mean": Metric("what that value should have been", "reward"),
+    "critic/return_mean": Metric("return from an action token, the critic's target", "reward"),
     "critic/explained_variance": Metric("variance of the return that values explain", "fraction"),
     "policy/updates": Metric("optimiser updates in this step", "updates"),
     "policy/skipped": Metric("updates not applied: nothing to train on, or a guard", "updates"),
     "policy/nonfinite": Metric("updates whose loss or gradient was not finite", "updates"),
-    # Problems of the step (telemetry/guards.py).
-    "guards/tripped": Metric("guards that found something", "guards"),
-    "guards/<guard>": Metric("1 if this guard did; else absent", "1"),
+    # Tripped guards (telemetry/guards.py).
+    "guards/tripped": Metric("guards that tripped", "guards"),
+    "guards/<guard>": Metric("1 if this guard tripped; else absent", "1"),
     # Inputs of the step.
     "horizon/turns": Metric("turn limit of an episode, the largest of the step", "turns"),
     "horizon/turns_mean": Metric("turn limit of a task, where tasks differ", "turns"),
@@ -111,9 +111,9 @@ METRICS: dict[str, Metric] = {
     "time/data_s": Metric("waiting for data", "seconds"),
     "time/eval_s": Metric("evaluation", "seconds"),
     "time/checkpoint_s": Metric("checkpoint, as far as training waited for it", "seconds"),
-    "time/iteration_s": Metric("the whole step but evaluation and checkpoint", "seconds"),
+    "time/iteration_s": Metric("whole step without evaluation and checkpoint", "seconds"),
     "rate/decode_tokens_per_s": Metric("sampled tokens per second of rollout", "tokens/s"),
-    "rate/train_tokens_per_s": Metric("trained-on tokens per second of update", "tokens/s"),
+    "rate/train_tokens_per_s": Metric("trained tokens per second of update", "tokens/s"),
     "rate/episodes_per_min": Metric("episodes per minute of rollout", "episodes/min"),
     "rate/env_steps_per_s": Metric("environment steps per second of rollout", "steps/s"),
     # The machine.
@@ -122,7 +122,7 @@ METRICS: dict[str, Metric] = {
     "system/host_memory_gib": Metric("resident memory of the training process", "GiB"),
     "system/child_memory_gib": Metric("resident memory of the servers it started", "GiB"),
     "system/device_memory_gib": Metric("memory in use on the fullest device", "GiB"),
-    "system/device_memory_peak_gib": Metric("largest of it since the start", "GiB"),
+    "system/device_memory_peak_gib": Metric("largest memory use of a device so far", "GiB"),
     "system/open_sessions": Metric("sessions held on environment servers", "sessions"),
     "system/threads": Metric("threads of the training process", "threads"),
     "system/open_files": Metric("open files and sockets of the training process", "files"),
@@ -160,14 +160,14 @@ METRICS: dict[str, Metric] = {
     "dpo/rejected_logprob": Metric("log-probability of the rejected conversation", "nats"),
     "dpo/epoch": Metric("passes over the pairs so far", "epochs"),
     "dpo/pairs": Metric("preference pairs of this step", "pairs"),
-    # Rounds of exploring and fitting.
-    "agentevol/round": Metric("explorations that the data of this fit includes", "rounds"),
+    # AgentEvol: rounds of exploration and supervised training.
+    "agentevol/round": Metric("exploration rounds in the data of this fit", "rounds"),
     "agentevol/explored": Metric("episodes explored for this fit", "episodes"),
     "agentevol/kept": Metric("explored episodes that this fit imitates", "episodes"),
     "agentevol/kept_fraction": Metric("kept among valid explored episodes", "fraction"),
     "agentevol/kept_tasks": Metric("explored tasks with a kept episode", "fraction"),
     "agentevol/demonstrations": Metric("original conversations in this fit", "conversations"),
-    # Format of this file.
+    # Format of metrics.jsonl.
     "run/nonfinite_metrics": Metric("values of this line that were not finite (null)", "values"),
 }
 

@@ -84,7 +84,7 @@ class MetricWriter:
         return values
 
     def sync(self) -> None:
-        """Waits until all lines are on the disk; a checkpoint must not be newer than its lines."""
+        """Waits until all lines are on disk, so that no checkpoint is newer than the metrics."""
         if self._file is not None:
             with disk_errors(self.path):
                 os.fsync(self._file.fileno())

@@ -18,7 +18,7 @@ from agentgym_jax.trajectory import TokenSource
 
 Piece = int | str  # id of a special token, or text that is encoded with neighbouring text
 
-# conversation that a new renderer encodes both in pieces and as a whole
+# conversation with which a new renderer checks that both ways of encoding agree
 _SAMPLE = (
     {"role": "user", "content": "You are in a room. Goal: go to the red door."},
     {"role": "assistant", "content": "Thought: it is 2 steps ahead.\nAction:\nmove forward"},
@@ -92,8 +92,8 @@ class ChatRenderer:
     def opening(self, messages: Sequence[Mapping[str, str]]) -> list[list[int]]:
         """Returns the tokens before the first sampled token, including the answer's header.
 
-        The last message is from a user. If a special token precedes it, the result has two chunks,
-        of which tasks with the same instructions share the first one.
+        The last message is from a user. If other messages precede it, the result usually has two
+        chunks, and tasks with the same instructions share the first chunk.
         """
         check_roles([message["role"] for message in messages], last="user")
         pieces: list[Piece] = []
@@ -118,8 +118,8 @@ class ChatRenderer:
     def action(self, text: str) -> list[int]:
         """Returns the ids of an answer, including its stop token, as a model would sample them.
 
-        In the encoded whole text, the first characters of an answer could merge with the end of the
-        template's header. A sampled token cannot.
+        If header and answer were encoded as one text, a token could contain characters of both. A
+        sampled token cannot.
         """
         header = self._assistant_header[-1:]
         context = header[0] if header and isinstance(header[0], str) else ""

@@ -1,6 +1,7 @@
-"""Extracts the text that a Jinja chat template writes around messages, and proves it is fixed.
+"""Extracts the fixed strings that a Jinja chat template writes around messages.
 
-A template is refused if its text depends on later messages, on contents or on the date.
+Sample conversations show whether the strings depend on other messages, on contents or on the date.
+Such a template is refused.
 """
 
 import contextlib

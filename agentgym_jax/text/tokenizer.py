@@ -103,7 +103,7 @@ class Tokenizer:
     def is_qwen2(self) -> bool:
         """Returns True if the class `Qwen2Tokenizer` of `transformers` would return the same ids.
 
-        transformers 5 uses this class for every model of type qwen2. It splits words by its rule.
+        transformers 5 uses this class, which has its own rule for words, for all qwen2 models.
         """
         state = json.loads(self._json)
         model, cut = state["model"], state["pre_tokenizer"]
@@ -143,7 +143,7 @@ class Tokenizer:
         (directory / "tokenizer_config.json").write_text(text + "\n", encoding="utf-8")
 
     def _backend(self) -> tokenizers.Tokenizer:
-        """Builds the fast tokenizer without rules for whole documents; makes `guarded` special."""
+        """Builds the fast tokenizer without truncation or padding; marks `guarded` as special."""
         try:
             state = json.loads(self._json)
         except json.JSONDecodeError as error:

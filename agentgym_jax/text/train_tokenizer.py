@@ -1,7 +1,7 @@
 """Trains a small byte-level BPE tokenizer on texts of an environment, for models of a few layers.
 
-Its tokens span words, because observations consist of few phrases: " steps to your right" is one
-token. Variable parts (colours, objects, digits) match a regular expression and stay separate.
+Tokens may span several words, because observations repeat a few phrases: " steps to your right" is
+one token. Variable parts (colours, objects, digits) match a regular expression and stay separate.
 """
 
 import pathlib

@@ -8,7 +8,7 @@ from typing import Any
 
 from agentgym_jax.viewer.series import Run
 
-_RECENT = 5  # number of steps in the judged mean, because a single step is noise
+_RECENT = 5  # number of steps in the mean that is judged, because a single step is noisy
 OK, WATCH, ALARM, UNKNOWN = "ok", "watch", "alarm", "unknown"
 Rows = Sequence[Mapping[str, Any]]
 RowsOfStep = Mapping[int, Rows]
@@ -39,7 +39,7 @@ class EarlyWarning:
         self.level = ALARM if self.nonfinite else UNKNOWN if recent is None else judge(recent)
 
 
-# Title, meaning, and the levels of watch and alarm of each share that should remain low.
+# Title, meaning, and the thresholds of watch and alarm, for each share that should remain low.
 _SHARES = {
     "saturation": (
         "Episodes that use up their turns",

@@ -28,7 +28,7 @@ class LiveRun:
         self._folder = folder
         self.name = folder.path.name
         self._transports = transports
-        self._rows: dict[str, list[dict[str, Any]]] = {}  # by `_stamp` of the file
+        self._rows: dict[str, list[dict[str, Any]]] = {}  # rows of a file, by `_stamp`
         self._lock = threading.Lock()  # the threads that answer requests share replays and rows
 
     def version(self) -> str:
@@ -39,7 +39,7 @@ class LiveRun:
         return f"{len(stamps)}-{hash(tuple(stamps)) & 0xFFFFFFFF:x}"
 
     def index(self) -> bytes:
-        """Returns the run without its episodes."""
+        """Returns the compressed summary of the run (`summarise_run`)."""
         with self._lock:
             version = self.version()
             files = records.trajectory_files(self._folder.trajectories)
@@ -87,7 +87,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:  # the standard library requires this name
         """Answers a request."""
-        # A page of another site may have a host name that resolves to this machine.
+        # DNS rebinding: a page of another site may have a host name that resolves to this machine.
         if not self.server.is_own_name(self.headers.get("Host", "")):
             self._answer(403, "text/plain", b"this server answers only by its own name\n")
             return

@@ -1,4 +1,4 @@
-"""Table of the figures of a run. Each figure answers one question from a few metrics."""
+"""Table of the figures of a run. Each figure shows a few related metrics."""
 
 import dataclasses
 import itertools
@@ -32,7 +32,7 @@ TIME_COLORS = {
 _ROLLING_STEPS = 10
 _FEW_POINTS = 30  # curves with at most this number of points have markers
 _MAX_STAGES = 12  # with more stages, the horizon is not drawn in the background
-_MAX_GROUP_LINES = 6  # with more groups, the figure is a map instead of lines
+_MAX_GROUP_LINES = 6  # with more groups, the figure is a heat map
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _evaluation_metric(run: Run) -> str:
 
 
 def _groups(ax: Axes, run: Run) -> None:
-    """Draws a line per group, or a map of groups by steps if there are many groups."""
+    """Draws a line per task group, or a heat map of groups and steps if there are many groups."""
     name = _evaluation_metric(run)
     groups = run.groups(name)
     if len(groups) <= _MAX_GROUP_LINES:
@@ -178,7 +178,7 @@ def _groups(ax: Axes, run: Run) -> None:
     ax.set_xticks(np.arange(len(steps))[::every] + 0.5, [f"{step:g}" for step in steps[::every]])
     font_size = max(3.5, min(8, 150 / len(groups)))
     ax.set_yticks(np.arange(len(groups)) + 0.5, groups, fontsize=font_size)
-    ax.set_ylabel("")  # each row of the map has a label
+    ax.set_ylabel("")  # each row of the heat map has a label
     ax.invert_yaxis()
     ax.grid(False)
 
@@ -241,10 +241,10 @@ def _curves(
     positive_log: bool = False,
     level: float | None = None,
 ) -> Panel:
-    """Returns a panel with one line per metric of `names`, and a thin line at `level`.
+    """Returns a panel with one line per metric of `names`, and a horizontal line at `level`.
 
-    Without `needs` the panel needs any of these metrics. With `positive_log` the axis is
-    logarithmic if all values are positive.
+    `needs` defaults to `names`. With `positive_log` the axis is logarithmic if all values are
+    positive.
     """
 
     def draw(ax: Axes, run: Run) -> None:

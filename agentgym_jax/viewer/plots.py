@@ -55,7 +55,7 @@ def _draw(panel: Panel, ax: Axes, run: Run) -> None:
 
 
 def _save(figure: Figure, path: pathlib.Path) -> None:
-    """Writes the PNG in one rename, without a date or version in its metadata."""
+    """Writes the PNG atomically, without a date or version in its metadata."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     figure.savefig(temporary, format="png", dpi=_DPI, metadata={"Software": None})
     os.replace(temporary, path)

@@ -1,6 +1,4 @@
-"""Trajectory files for the page: rows of the episode list, one compact bundle per file, and texts
-of tokens.
-"""
+"""Reads trajectory files for the viewer: episode summaries, a bundle per file, texts of tokens."""
 
 import dataclasses
 import functools
@@ -28,7 +26,7 @@ Record = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True, order=True)
 class TrajectoryFile:
-    """One file of `trajectories/`; `name` is `step_000042`."""
+    """One file of `trajectories/`, with a `name` such as `step_000042`."""
 
     step: int
     kind: str
@@ -41,7 +39,7 @@ class TrajectoryFile:
 
 
 def trajectory_files(folder: pathlib.Path) -> list[TrajectoryFile]:
-    """Returns all trajectory files of a run by step; evaluation is the last one of a step."""
+    """Returns all trajectory files of a run, sorted by step; evaluation is last within a step."""
     found = [(path, _FILE.fullmatch(path.name)) for path in folder.glob("*.jsonl")]
     files = [TrajectoryFile(int(m["step"]), m["kind"], path) for path, m in found if m]
     return sorted(files, key=lambda f: (f.step, f.kind == "eval", f.kind))
@@ -73,7 +71,7 @@ def goal_of(record: Record) -> str:
 
 
 def repeated_turns(turns: Sequence[Record]) -> int:
-    """Returns the number of turns whose action and answer repeat those of an earlier turn."""
+    """Returns the number of turns whose action and observation repeat those of an earlier turn."""
     pairs = [(turn["action"], turn["observation"]) for turn in turns if turn["action"] is not None]
     return len(pairs) - len(set(pairs))
 
@@ -123,15 +121,15 @@ def _number(table: dict[Any, int], key: Any) -> int:
 
 
 class Bundle:
-    """Episodes of one file in a compact form that stores each text, token run and world once.
+    """Episodes of one file; each text, token sequence and environment state is stored only once.
 
     Attributes:
       token_ids: All token ids in the bundle; the page needs their texts.
-      replayed: Rows that were added with the states of a replay.
+      replayed: Indices of the episodes that were added with the states of a replay.
     """
 
     def __init__(self) -> None:
-        # numbers of texts, of token runs, and of worlds as JSON
+        # numbers of texts, of token sequences, and of environment states as JSON
         self._texts: dict[str, int] = {}
         self._runs: dict[tuple[int, ...], int] = {}
         self._worlds: dict[str, int] = {}
@@ -180,7 +178,7 @@ class Bundle:
         self._episodes.append(episode)
 
     def document(self) -> dict[str, Any]:
-        """Returns the bundle as JSON types; episodes refer to texts, runs and worlds by number."""
+        """Returns the bundle as JSON types; episodes refer to the stored entries by number."""
         return {
             "texts": list(self._texts),
             "runs": list(self._runs),
@@ -189,7 +187,7 @@ class Bundle:
         }
 
     def _token_runs(self, record: Record) -> list[int]:
-        """Returns the numbers of the runs: the prompt, then each action and the text after it."""
+        """Returns the numbers of token sequences: the prompt, each action and the text after it."""
         tokens = record["tokens"]
         self.token_ids.update(tokens)
         cuts = [0]

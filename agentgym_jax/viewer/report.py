@@ -1,6 +1,6 @@
 """Report of a run: one HTML file with its styles, scripts and data.
 
-Data are base64 of deflated JSON, so a model's text cannot end the element that contains it. The
+Data are base64 of deflated JSON, so a model's text cannot end the `script` element around it. The
 page's Content-Security-Policy names the only script by its hash, so no other script runs.
 """
 

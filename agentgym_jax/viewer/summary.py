@@ -12,7 +12,7 @@ from agentgym_jax.viewer.panels import panels_of
 from agentgym_jax.viewer.records import TrajectoryFile
 from agentgym_jax.viewer.series import Run, visible_time_shares
 
-# Metrics that a figure draws in addition to those it needs.
+# Optional metrics of figures, in addition to `Panel.needs`.
 _ALSO = {"turns": ("horizon/turns",)}
 _REPEATED_TEXTS = ("item", "environment", "goal", "outcome")
 Rows = Sequence[Mapping[str, Any]]
@@ -71,7 +71,7 @@ def _facts(config: Any, provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _task_groups(environments: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns modulus and names of the task groups that are remainders of task numbers."""
+    """Returns modulus and group names by remainder, by environment with `residues` tasks."""
     groups = {}
     for name, settings in environments.items():
         for part in ("eval", "train"):
@@ -83,9 +83,9 @@ def _task_groups(environments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def episode_columns(rows: Rows) -> dict[str, Any]:
-    """Returns the rows of episodes as columns; repeated texts are numbers of a table's entries.
+    """Returns the rows of episodes as columns; texts that repeat are indices into a table.
 
-    In 20,000 rows with 16 keys each, most bytes would be keys.
+    Columns are smaller: in 20,000 rows with 16 keys each, most bytes would be keys.
     """
     columns: dict[str, Any] = {}
     for key in rows[0] if rows else ():
@@ -119,7 +119,7 @@ def metric_columns(run: Run) -> dict[str, Any]:
 
 
 def panels(run: Run) -> list[dict[str, Any]]:
-    """Returns the figures of `plots/` as lists of metric names, in the same order."""
+    """Returns the figures of `plots/` in the same order, each with its metric names or series."""
     found = []
     for panel in panels_of(run):
         facts: dict[str, Any] = {"title": panel.title, "unit": panel.unit}

@@ -10,7 +10,7 @@ from agentgym_jax.client.errors import EnvError
 from agentgym_jax.client.transport import Transport
 from agentgym_jax.viewer.records import Record, environment_of
 
-# Environments whose observations do not show the complete state. Elsewhere the page reads the
+# Environments whose observations do not show the complete state. For others the page parses the
 # observations (TextCraft's inventory, SciWorld's rooms).
 REPLAYED = ("babyai", "maze")
 # Replayed only on request: a turn takes about a second, and its picture has some tens of kilobytes.
@@ -68,9 +68,9 @@ def chosen_for_replay(
 ) -> set[tuple[int, int]]:
     """Returns (file number, row number) of at most `limit` episodes to replay.
 
-    About half of the selection consists of all episodes of some tasks that occur at several steps,
+    About half of the selection consists of all episodes of some tasks that occur in several files,
     so that these episodes can be compared. The other episodes are spread evenly over the run; the
-    first sample of each group is preferred. `files` has the rows (`records.row_of`) of every file.
+    first sample of a task is preferred. `files` has the rows (`records.row_of`) of every file.
     """
     of_task: dict[str, list[tuple[int, int]]] = {}
     first, others = [], []

@@ -17,7 +17,7 @@ _MAX_CHARACTERS = 500  # more than the length of any sensible action in these en
 
 _REACT = ActionRules(ActionFormat.REACT, _MAX_CHARACTERS)
 _RAW = ActionRules(ActionFormat.RAW, MAX_TEXT_CHARACTERS)
-# as AgentGym's clients for TextCraft and BabyAI
+# removes the same characters as AgentGym's clients for TextCraft and BabyAI
 _PLAIN_REACT = dataclasses.replace(_REACT, dropped=r"[^A-Za-z0-9,\s]")
 _SQL_BLOCK = dataclasses.replace(
     _RAW,
@@ -29,7 +29,7 @@ _ANY_BLOCK = dataclasses.replace(
     block=r"```.+?```",
     block_problem="No action was found in this answer. Write it between ``` and ```.",
 )
-# Deep search and the tool environments exchange bare numbers and texts, and reset by `id`.
+# SearchQA and the tool servers answer with bare numbers and texts; `id` is the task index.
 _RESET_BY_ID: Mapping[str, Any] = dict(
     session_field="env_idx", create_body={"id": 0}, reset_key="id", reset_fields=(), actions=_RAW
 )
@@ -120,7 +120,7 @@ _ROWS = (
         refusal="",  # after a move into a wall the server shows the same position again
         actions=_REACT,
         has_close=False,
-        # number of start cells; the server's 26th cell is the goal and cannot be played
+        # number of start cells; the server's 26th cell is the goal and is not a start cell
         num_tasks=25,
         max_turns=15,
         instructions=instructions.MAZE,

@@ -1,6 +1,6 @@
 """Loggers for dashboards; one thread calls `log` for every step in order, then `close`.
 
-They write to the run folder unless an environment variable of their package names a server.
+Loggers write to the run folder unless an environment variable of their package names a server.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ class TensorBoard:
         self._writer = tensorboardx.SummaryWriter(logdir=str(about.folder))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes scalars to the disk, because a logged step is not logged again."""
+        """Writes scalars and flushes them to disk, because a logged step is not logged again."""
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
         self._writer.flush()
@@ -147,7 +147,7 @@ class MLflow:
 
 def _allowed(name: str) -> str:
     """Returns a metric name for MLflow: `rollout/success/a+b` becomes `rollout/success.a_b`."""
-    # MLflow stores a metric in a file of the same name, so `rollout/success` cannot be a folder
+    # MLflow stores a metric in a file of its name, so `rollout/success` cannot also be a folder
     area, slash, rest = name.partition("/")
     name = area + slash + rest.replace("/", ".")
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-. /") else "_" for c in name)

@@ -1,4 +1,4 @@
-// Views, links, keys, colours, and following a run.
+// Views, links, keyboard shortcuts, colour scheme, and updates of a live run.
 
 const VIEWS = ["overview", "episodes", "compare"];
 const POLL_MS = 2000;
@@ -36,7 +36,7 @@ class App {
     if (isLive) this.followRun();
   }
 
-  /** Takes a (newer) state of the run; what the reader was looking at stays. */
+  /** Shows newer data of the run without changing the current view. */
   use(store) {
     this.store = store;
     const go = (target) => this.go(target);
@@ -96,7 +96,7 @@ class App {
     this.shown(this.episode.show(i, Number(hash.turn) || 0));
   }
 
-  /** A failure to read data is shown, not swallowed. */
+  /** Shows an error that occurred while data were read. */
   shown(promise) {
     promise.catch((error) => {
       byId("loading").hidden = false;
@@ -126,7 +126,7 @@ class App {
     return undefined;
   }
 
-  /** Steps through the turns of what is in sight; false where there are none. */
+  /** Moves to another turn in the current view; returns false if the view has no turns. */
   turns(by) {
     if (!byId("episodes").hidden) return this.episode.move(by);
     return byId("compare").hidden ? false : this.compare.move(by);
@@ -145,7 +145,7 @@ class App {
     setTimeout(() => byId("filter-text").focus()); // after the view is shown
   }
 
-  /** Asks whether the run went on; the page changes only if it did. */
+  /** Requests the version of the run's data, and updates the page if it has changed. */
   async followRun() {
     const sign = byId("live");
     sign.hidden = false;
@@ -177,7 +177,7 @@ function setTheme(theme) {
   try {
     localStorage.setItem("agentgym-theme", theme);
   } catch {
-    // Some browsers keep nothing for files; the choice then lasts as long as the page.
+    // Some browsers have no storage for local files; the choice is then lost on reload.
   }
 }
 

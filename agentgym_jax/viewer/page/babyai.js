@@ -1,12 +1,12 @@
-// BabyAI: the whole grid where the episode was replayed, else what the agent was told it sees.
+// BabyAI: the whole grid if the episode was replayed, otherwise the view that observations describe.
 
 const FACING = { right: [1, 0], down: [0, 1], left: [-1, 0], up: [0, -1] };
-// As minigrid draws a cell, where a state has no `things`: a letter for the kind, one for the colour.
+// Minigrid's text form of a cell, for states without `things`: a letter for the kind, one for the colour.
 const COLOUR_LETTERS = { R: "red", B: "blue", P: "purple", Y: "yellow", G: "green or grey" };
 const KIND_LETTERS = { A: "ball", B: "box", D: "closed door", G: "goal", K: "key", L: "locked door", V: "lava" };
 const VIEW = 7; // cells that the agent sees, ahead and across
 
-/** Things of a state: [{x, y, colour, kind}]; walls have the kind `wall`. */
+/** Returns the objects of a state: [{x, y, colour, kind}]; walls have the kind `wall`. */
 function gridThings(state) {
   const walls = cellsOf(state.grid).filter((cell) => cell.letters === "WG")
     .map(({ x, y }) => ({ x, y, kind: "wall", colour: "grey" }));
@@ -14,13 +14,13 @@ function gridThings(state) {
   return walls.concat(state.things.map(([x, y, name]) => ({ x, y, ...namedThing(name) })));
 }
 
-/** The drawing in characters as [{x, y, letters}]. */
+/** Parses minigrid's text form of the grid to [{x, y, letters}]. */
 function cellsOf(grid) {
   return grid.flatMap((line, y) =>
     Array.from({ length: line.length / 2 }, (_, x) => ({ x, y, letters: line.slice(2 * x, 2 * x + 2) })));
 }
 
-/** `red closed door` -> its colour and kind. */
+/** Returns colour and kind of a name such as `red closed door`. */
 function namedThing(name) {
   const [colour, ...kind] = name.split(" ");
   return { colour, kind: kind.join(" ") };
@@ -32,7 +32,7 @@ function letteredThing({ x, y, letters }) {
   return kind && colour ? { x, y, kind, colour } : null;
 }
 
-/** The cells in sight, as a rectangle. */
+/** Returns the visible cells as a rectangle. */
 function sightOf([x, y], facing) {
   const [dx, dy] = FACING[facing];
   const half = (VIEW - 1) / 2;
@@ -40,7 +40,7 @@ function sightOf([x, y], facing) {
   return { x: corner(x, dx), y: corner(y, dy), width: VIEW, height: VIEW };
 }
 
-/** One thing, in a cell of size 1. */
+/** Draws one object in a cell of size 1. */
 function drawnThing({ x, y, kind, colour }) {
   const group = svg("g", { class: `thing ${colour.split(" ").pop()}`, transform: `translate(${x} ${y})` });
   group.append(svg("title", {}, kind === "wall" ? "wall" : `${colour} ${kind}`));
@@ -68,7 +68,7 @@ function drawnAgent([x, y], facing) {
     transform: `translate(${x + 0.5} ${y + 0.5}) rotate(${turn})` });
 }
 
-/** The whole grid after `at` turns, with the way walked so far. */
+/** Draws the whole grid after `at` turns, with the agent's path so far. */
 function babyaiGrid(worlds, at) {
   const state = worlds[at];
   const [width, height] = [state.grid[0].length / 2, state.grid.length];
@@ -93,7 +93,7 @@ function babyaiGrid(worlds, at) {
 
 const SEEN = /There is a ([a-z]+ (?:(?:open|closed|locked) )?[a-z]+) \d+ (?:right in front of you (\d+) steps away|(\d+) steps in front of you and (\d+) steps to your (left|right))/g;
 
-/** What an observation says is in sight: [{kind, colour, ahead, right}]. */
+/** Parses the visible objects of an observation: [{kind, colour, ahead, right}]. */
 function toldThings(text) {
   return [...text.matchAll(SEEN)].map(([, name, straight, ahead, aside, side]) => {
     const right = straight === undefined ? Number(aside) * (side === "left" ? -1 : 1) : 0;
@@ -101,7 +101,7 @@ function toldThings(text) {
   });
 }
 
-/** What the agent was told, as it would see it: it stands at the bottom and looks up. */
+/** Draws the objects of an observation; the agent is at the bottom and faces up. */
 function babyaiView(text) {
   const things = toldThings(text);
   const wall = text.match(/You are facing a (\w+) (\d+) steps away/);

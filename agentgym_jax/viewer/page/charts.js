@@ -1,8 +1,8 @@
-// Curves as small SVG figures.
+// Line charts in SVG.
 
 const CHART = { width: 420, height: 220, left: 52, right: 12, top: 10, bottom: 28 };
 
-/** Round numbers that divide a range into about `count` parts. */
+/** Returns round numbers that divide a range into about `count` parts. */
 function ticks(low, high, count) {
   const rough = (high - low) / count || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -14,7 +14,7 @@ function ticks(low, high, count) {
   return found;
 }
 
-/** From values to pixels. `isLog` for values that are all positive and span many sizes. */
+/** Returns the scale from values to pixels; `isLog` if all values are positive and span many decades. */
 function scale(low, high, from, to, isLog) {
   const f = isLog ? Math.log10 : (x) => x;
   const [a, b] = [f(low), f(high)];
@@ -42,7 +42,7 @@ function verticalRange(series, unit) {
   return { low, high, isLog };
 }
 
-/** Sums of the series so far, for areas on top of each other. */
+/** Returns cumulative sums of the series, for stacked areas. */
 function stacked(series) {
   const sums = new Array(series[0].values.length).fill(0);
   return series.map((s) => {
@@ -52,7 +52,7 @@ function stacked(series) {
   });
 }
 
-/** A line through points; it is interrupted where one of the `gaps` (steps) lies between two of them. */
+/** Returns a line through points, interrupted between two points if one of the steps `gaps` lies there. */
 function path(steps, values, x, y, gaps = []) {
   const isApart = (i) => i === 0 || gaps.some((gap) => steps[i - 1] < gap && gap < steps[i]);
   return steps.map((s, i) => `${isApart(i) ? "M" : "L"}${x(s).toFixed(1)} ${y(values[i]).toFixed(1)}`).join("");
@@ -65,8 +65,9 @@ function areaPath(s, x, y) {
 }
 
 /**
- * A figure with axes, legend and values under the pointer.
- * series: [{label, steps, values, nonfinite}], the last of them steps without a finite value; onStep is called with the step that was clicked.
+ * Draws a figure with axes, a legend, and the values at the pointer.
+ * series: [{label, steps, values, nonfinite}]; `nonfinite` has steps without a finite value.
+ * onStep is called with the clicked step.
  */
 function chart({ title, unit, series, isStacked, onStep }) {
   const shown = isStacked ? stacked(series) : series;
@@ -105,12 +106,12 @@ function curve(s, i, x, y) {
   return [line, dots];
 }
 
-/** Steps at which a series has a value, finite or not. */
+/** Returns the steps at which a series has a value, finite or not. */
 function stepsOf(s) {
   return s.steps.concat(s.nonfinite || []);
 }
 
-/** Crosses at the foot of the figure where a value is not finite. */
+/** Draws crosses at the bottom of the figure at steps with a value that is not finite. */
 function crosses(s, i, x, y) {
   return (s.nonfinite || []).map((step) => svg("path", {
     class: `line nonfinite c${i % 8}`, d: `M${x(step) - 4} ${y - 4}l8 8M${x(step) + 4} ${y - 4}l-8 8` }));
@@ -146,7 +147,7 @@ function notFinite(s) {
   return `not finite at ${plural(s.nonfinite.length, "step")}`;
 }
 
-/** What a screen reader says in place of the drawing. */
+/** Returns the figure's description for screen readers. */
 function spoken(title, unit, series) {
   const parts = series.map((s) => {
     const end = s.values.length - 1;
@@ -191,7 +192,7 @@ function follow({ drawing, readout, cursor, series, x, unit, onStep }) {
   if (onStep) drawing.addEventListener("click", (event) => onStep(stepAt(event)));
 }
 
-/** A curve without axes, for the panel of warnings. */
+/** Draws a curve without axes, for the panel of early warnings. */
 function sparkline(points) {
   const [width, height] = [250, 40];
   const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "spark", "aria-hidden": "true" });

@@ -1,4 +1,4 @@
-// The same task twice, turn beside turn.
+// Two episodes of one task, side by side.
 
 class CompareView {
   constructor(store, go) {
@@ -7,7 +7,7 @@ class CompareView {
     this.section = byId("compare");
   }
 
-  /** Tasks that were played in more than one file, as numbers of a table. */
+  /** Returns the tasks with episodes in more than one file, as indices of the task table. */
   repeatedTasks() {
     const { item } = this.store.columns;
     if (!item) return [];
@@ -38,7 +38,7 @@ class CompareView {
     this.select(this.longest);
   }
 
-  /** Draws both worlds as they were after a turn; an episode that was over stays at its end. */
+  /** Draws the states of both episodes after a turn; a finished episode keeps its last state. */
   select(turn) {
     this.turn = Math.max(0, Math.min(this.longest, turn));
     this.episodes.forEach((episode, i) => {
@@ -58,7 +58,7 @@ class CompareView {
     announce(this.turn ? `Turn ${this.turn}: left ${said[0]}, right ${said[1]}` : "Start");
   }
 
-  /** The linked episodes, else the first and last of the first task whose outcome changed. */
+  /** Returns the linked episodes, otherwise the first and last of the first task whose outcome changed. */
   chosen(links, tasks) {
     const found = links.map((link) => this.store.find(link));
     if (found.length === 2 && found.every((i) => i >= 0)) return found;

@@ -1,4 +1,4 @@
-// Where the data comes from: elements of this file, or the server that follows the run.
+// Data source: elements of this HTML file, or the server of a live run.
 
 const isLive = document.body.dataset.live === "true";
 const KEPT_BUNDLES = 12; // files of episodes that stay decoded
@@ -26,7 +26,7 @@ async function loadDocument(name) {
   return inflated(fromBase64(element.textContent));
 }
 
-/** The run: its index, and the episodes of a file as they are asked for. */
+/** Data of the run: its summary, and the episodes of a file, which are loaded on demand. */
 class Store {
   constructor(index) {
     this.index = index;
@@ -47,13 +47,13 @@ class Store {
     this.group = this.taskGroups();
   }
 
-  /** One value of the list; a text of a table is looked up. */
+  /** Returns one value of an episode; an index of a text is replaced by the text. */
   value(key, i) {
     const column = this.columns[key];
     return Array.isArray(column) ? column[i] : column.table[column.index[i]];
   }
 
-  /** One line of the list. */
+  /** Returns all values of an episode in the list. */
   row(i) {
     const file = this.files[this.fileOf[i]];
     const row = { i, file: file.name, kind: file.kind, step: file.step, number: i - file.first };
@@ -65,7 +65,7 @@ class Store {
     return row;
   }
 
-  /** Number of the episode that a link such as `step_000029/12` names; -1 if there is none. */
+  /** Returns the number of the episode in a link such as `step_000029/12`; -1 if it does not exist. */
   find(link) {
     const [name, number] = (link || "").split("/");
     const file = this.files.find((f) => f.name === name);
@@ -73,7 +73,7 @@ class Store {
     return file && Number.isInteger(n) && n >= 0 && n < file.episodes ? file.first + n : -1;
   }
 
-  /** Name of each episode's kind of task, where the config tells it. */
+  /** Returns each episode's task group; the environment's name if the config defines no group. */
   taskGroups() {
     return Array.from({ length: this.count }, (_, i) => {
       const environment = this.value("environment", i);
@@ -83,7 +83,7 @@ class Store {
     });
   }
 
-  /** Numbers of the episodes of the same task, in the order of the steps. */
+  /** Returns the numbers of the episodes of the same task, in the order of the steps. */
   sameTask(i) {
     const { index } = this.columns.item;
     const found = [];
@@ -91,7 +91,7 @@ class Store {
     return found;
   }
 
-  /** Numbers of the samples that were compared with this one. */
+  /** Returns the numbers of the samples of the same task in the same file. */
   siblings(i) {
     const file = this.files[this.fileOf[i]];
     const { index } = this.columns.item;
@@ -112,7 +112,7 @@ class Store {
     return bundle;
   }
 
-  /** An episode with its texts in place of their numbers. */
+  /** Returns an episode with texts instead of their numbers. */
   async episode(i) {
     const row = this.row(i);
     const bundle = await this.bundle(row.file);
@@ -135,7 +135,7 @@ class Store {
     };
   }
 
-  /** States of the world; the server is asked for those of environments it can replay. */
+  /** Returns the environment's states; requests them from the server if it can replay the environment. */
   async worlds(row, packed, bundle) {
     if (packed.worlds) return packed.worlds.map((world) => bundle.worlds[world]);
     if (!isLive || !REPLAYED_LIVE.includes(row.environment)) return null;

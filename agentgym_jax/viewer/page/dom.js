@@ -1,14 +1,14 @@
-// Making elements. Texts of models and environments are untrusted: they become text nodes, and
+// Creates elements. Texts of models and environments are untrusted: they become text nodes, and
 // nothing in these files parses HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element. `properties`: `on` (event -> listener), `vars` (CSS variables), else attributes. */
+/** Creates an element. `properties`: `on` (event -> listener), `vars` (CSS variables), else attributes. */
 function el(tag, properties, ...children) {
   return filled(document.createElement(tag), properties, children);
 }
 
-/** The same for a part of a drawing. */
+/** Creates an SVG element, with the arguments of `el`. */
 function svg(tag, properties, ...children) {
   return filled(document.createElementNS(SVG, tag), properties, children);
 }
@@ -28,7 +28,7 @@ function filled(element, properties, children) {
   return element;
 }
 
-/** Replaces what is in an element; lists are flattened and gaps left out, as in `el`. */
+/** Replaces the children of an element; lists are flattened and empty entries left out, as in `el`. */
 function put(element, ...children) {
   element.replaceChildren();
   return filled(element, null, children);
@@ -38,12 +38,12 @@ function byId(id) {
   return document.getElementById(id);
 }
 
-/** Tells a screen reader what changed. */
+/** Announces a change to screen readers. */
 function announce(text) {
   byId("announcer").textContent = text;
 }
 
-/** A number for people: three digits, no more zeros than needed. */
+/** Formats a number with three digits and without trailing zeros. */
 function short(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (value === 0) return "0";
@@ -57,7 +57,7 @@ function percent(value) {
   return value === null || value === undefined ? "–" : `${short(100 * value)} %`;
 }
 
-/** A number in the unit of a metric. */
+/** Formats a number in the unit of a metric. */
 function inUnit(value, unit) {
   return unit && (unit.startsWith("share") || unit === "fraction") ? percent(value) : short(value);
 }
@@ -76,7 +76,7 @@ const OUTCOMES = {
   aborted: ["stopped", "broken"],
 };
 
-/** How an episode ended, in words and by shape, not by colour alone. */
+/** Shows the outcome of an episode as text and shape, not by colour alone. */
 function outcomeBadge(outcome) {
   const [words, kind] = OUTCOMES[outcome] || [outcome, "cut"];
   return el("span", { class: `badge ${kind}` }, words);

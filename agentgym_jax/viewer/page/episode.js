@@ -1,4 +1,4 @@
-// One episode: its facts, its turns one below the other, and the world beside them.
+// One episode: its facts, the list of its turns, and the environment's state next to the turns.
 
 class EpisodeView {
   /** `go` follows a link within the page. */
@@ -71,7 +71,7 @@ class EpisodeView {
     byId("shade").focus();
   }
 
-  /** The other samples of the task: what the reward is compared with. */
+  /** Shows the other samples of the task, with which the reward is compared. */
   siblingLinks() {
     const same = this.store.siblings(this.episode.row.i);
     if (same.length < 2) return null;
@@ -160,7 +160,7 @@ class EpisodeView {
       el("h4", {}, title, " ", badges), body);
   }
 
-  /** Makes a turn the present one. */
+  /** Selects a turn. */
   select(number, isMoved) {
     this.turn = Math.max(0, Math.min(this.cards.length - 1, number));
     this.mark();

@@ -1,4 +1,4 @@
-// Which episodes the list shows, and the form that says so.
+// Filters of the episode list, and their form.
 
 const NO_FILTERS = {
   kind: "", from: "", to: "", group: "", outcome: "", low: "", high: "", flag: "", text: "", sort: "step",
@@ -20,7 +20,7 @@ const SORTS = {
   repeated: ["repeats, most first", (s, a, b) => s.columns.repeated[b] - s.columns.repeated[a]],
 };
 
-/** Numbers of the episodes that pass, sorted. */
+/** Returns the numbers of the episodes that pass the filters, sorted. */
 function filtered(store, filters) {
   const tests = filterTests(store, { ...NO_FILTERS, ...filters });
   const found = [];
@@ -52,7 +52,7 @@ function filterTests(store, f) {
   return tests;
 }
 
-/** Looks each goal and task name up once: 20,000 episodes have far fewer of them. */
+/** Searches each distinct goal and task name once: 20,000 episodes have far fewer of them. */
 function textTest(store, words) {
   const hits = (column) => column.table.map((text) => text.toLowerCase().includes(words));
   const { item, goal } = store.columns;
@@ -60,7 +60,7 @@ function textTest(store, words) {
   return (i) => items[item.index[i]] || goals[goal.index[i]] || store.group[i].toLowerCase().includes(words);
 }
 
-/** The form; `onChange` gets all its values whenever one changes. */
+/** Creates the form; `onChange` receives all values whenever one changes. */
 function filterForm(store, filters, onChange) {
   const kinds = [...new Set(store.files.map((f) => f.kind))];
   const groups = [...new Set(store.group)].sort();
@@ -99,7 +99,7 @@ function choice(name, options) {
   return el("select", { name }, options.map(([value, text]) => el("option", { value }, text)));
 }
 
-/** Two numbers, the lower and the upper end. */
+/** Creates inputs for a lower and an upper limit. */
 function pair(text, low, high, step) {
   const input = (name, words) => el("input", {
     type: "number", name, step, "aria-label": `${text} ${words}`, placeholder: words, inputmode: "decimal" });

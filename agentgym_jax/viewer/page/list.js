@@ -1,10 +1,10 @@
-// A list of any length: only the lines in sight are in the page.
+// Virtual list: the document contains only the visible lines.
 
 const LINE = 54; // pixels, as in style.css
 const BEYOND = 8; // lines kept above and below what is seen
 
 class EpisodeList {
-  /** `onChoose(number)` is called with the episode that was chosen. */
+  /** `onChoose(number)` is called with the number of the chosen episode. */
   constructor(store, onChoose) {
     this.store = store;
     this.onChoose = onChoose;
@@ -39,7 +39,7 @@ class EpisodeList {
     this.space.replaceChildren();
   }
 
-  /** Marks an episode that was chosen elsewhere. */
+  /** Marks an episode that was chosen outside the list. */
   mark(episode) {
     this.at = this.items.indexOf(episode);
     this.clear();

@@ -1,4 +1,4 @@
-// The first view: what the run is, what looks wrong, and its curves.
+// Overview: facts about the run, early warnings, and curves.
 
 const LEVELS = { ok: ["✓", "fine"], watch: ["!", "watch"], alarm: ["▲", "alarm"], unknown: ["·", "no verdict"] };
 
@@ -18,7 +18,7 @@ function showOverview(store, go) {
   );
 }
 
-/** Facts in a line each, and the share of solved tasks at both ends. */
+/** Shows one fact per line, and the share of solved tasks at the start and the end. */
 function headline(store) {
   const { index } = store;
   const facts = index.facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
@@ -97,7 +97,7 @@ function named(name, metrics) {
   return { label: name, steps, values, nonfinite };
 }
 
-/** Any other metric, drawn when it is chosen. */
+/** Draws any other metric that the reader chooses. */
 function metricPicker(metrics, onStep) {
   const place = el("div", { class: "charts" });
   const names = Object.keys(metrics);

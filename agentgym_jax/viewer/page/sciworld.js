@@ -1,6 +1,6 @@
-// SciWorld: the rooms that are known so far and what is in the present one, read off the observations.
+// SciWorld: known rooms and the objects in the present room, parsed from the observations.
 
-// Where ScienceWorld's rooms lie, in a drawing of 4 by 3; others go below.
+// Positions of ScienceWorld's rooms in a grid of 4 by 3; other rooms are drawn below.
 const ROOM_PLACES = {
   greenhouse: [0, 0], "green house": [0, 0], outside: [1, 0], foundry: [2, 0], "art studio": [3, 0],
   bathroom: [0, 1], kitchen: [1, 1], hallway: [2, 1], workshop: [3, 1],
@@ -8,7 +8,7 @@ const ROOM_PLACES = {
 };
 const [ROOM_WIDTH, ROOM_HEIGHT] = [104, 58];
 
-/** Rooms after each text: {here, rooms: Map name -> {things, isVisited}, doors: Map "a|b" -> isOpen}. */
+/** Returns the known rooms after each text: {here, rooms: name -> {things, isVisited}, doors: "a|b" -> isOpen}. */
 function roomWalk(texts) {
   const rooms = new Map();
   const doors = new Map();
@@ -32,13 +32,13 @@ function roomWalk(texts) {
   });
 }
 
-/** "The door is now open." names no room: the action does, and is part of the text given here. */
+/** "The door is now open." names no room, so the given text includes the action, which does. */
 function openedDoor(text, here, rooms, doors) {
   const match = text.match(/(open|close) door to ([^\n]+)\n.*now (?:open|closed)/i);
   if (!match || !here) return;
   const other = match[2].trim().toLowerCase();
   doors.set([here, other].sort().join("|"), match[1].toLowerCase() === "open");
-  // An agent that has not looked around may know of a door that no text has named.
+  // An agent that has not looked around may use a door that no earlier text names.
   if (!rooms.has(other)) rooms.set(other, { isVisited: false, things: [] });
 }
 
@@ -58,7 +58,7 @@ function roomPlaces(rooms) {
   return places;
 }
 
-/** The map and the present room. */
+/** Draws the map and the present room. */
 function sciworldWorld({ here, rooms, doors }) {
   const places = roomPlaces(rooms);
   const rows = 1 + Math.max(...[...places.values()].map(([, y]) => y));

@@ -1,4 +1,4 @@
-// TextCraft: inventory and recipe tree, read off what was said.
+// TextCraft: inventory and recipe tree, parsed from actions and observations.
 
 /** `craft 4 oak planks using 1 oak log` -> {count, output, uses: [{count, item}]}; null if it is none. */
 function readRecipe(line) {
@@ -23,7 +23,7 @@ function plainName(item) {
   return item.replace(/^minecraft:/, "").replaceAll("_", " ");
 }
 
-/** What is held after each turn: a list of Maps, the first before any turn. */
+/** Returns the inventory after each turn: a list of Maps, the first before any turn. */
 function inventories(turns) {
   const held = new Map();
   const add = (item, count) => {
@@ -44,14 +44,14 @@ function inventories(turns) {
   return after;
 }
 
-/** Recipes that make a name, or a member of the family that it names (`planks`: `oak planks`). */
+/** Returns the recipes for an item, or for members of an item family (`planks`: `oak planks`). */
 function recipesFor(name, recipes) {
   const exact = recipes.filter((r) => r.output === name);
   return exact.length ? exact : recipes.filter((r) => r.output.endsWith(` ${name}`));
 }
 
-/** The tree of what a goal needs: {item, count, family, others, from: [...]}; of several ways the
- * one whose ingredients the agent has had. */
+/** Returns the recipe tree of a goal: {item, count, family, others, from: [...]}; of several recipes,
+ * one whose ingredients the agent has held. */
 function recipeTree(item, count, recipes, made, above = []) {
   const had = (way) => way.uses.filter((u) => made.has(u.item)).length;
   const ways = (above.includes(item) ? [] : recipesFor(item, recipes)).sort((a, b) => had(b) - had(a));
@@ -71,7 +71,7 @@ function heldOf(node, inventory) {
   return sum;
 }
 
-/** One line of the tree and what is below it; `isSettled`: what it is for is there already. */
+/** Draws a node of the tree with its children; `isSettled` if the item that needs it already exists. */
 function treeItem(node, inventory, made, isSettled) {
   const held = heldOf(node, inventory);
   const isMade = [node.item, ...node.family].some((item) => made.has(item));
@@ -89,7 +89,7 @@ function treeItem(node, inventory, made, isSettled) {
       treeItem(n, inventory, made, isSettled || found === "enough" || found === "used"))) : null);
 }
 
-/** Inventory and tree after `at` turns. */
+/** Draws inventory and recipe tree after `at` turns. */
 function textcraftWorld(task, turns, at) {
   const all = inventories(turns);
   const inventory = all[at];

@@ -1,4 +1,4 @@
-// Tokens as they were sampled and trained on, shaded by what is known of them.
+// Tokens as they were sampled and trained on, shaded by a value such as the log-probability.
 
 const SHADES = {
   none: { title: "no shading" },
@@ -9,7 +9,7 @@ const SHADES = {
   gap: { title: "sampler-learner gap", words: "the darker, the more the two disagree about it" },
 };
 
-/** Texts of a run of tokens: a character may be spread over several, the last of them shows it. */
+/** Returns the texts of tokens; a character that spans several tokens belongs to the last of them. */
 function tokenTexts(ids, pieces) {
   const decoder = new TextDecoder("utf-8");
   return ids.map((id, i) => {
@@ -20,14 +20,14 @@ function tokenTexts(ids, pieces) {
   });
 }
 
-/** Reward minus the mean of its group: what there is of an advantage if none was recorded. */
+/** Returns the reward minus its group's mean, as an estimate if no advantages were recorded. */
 function groupAdvantage(store, i) {
   const rewards = store.siblings(i).map((k) => store.columns.reward[k]);
   const mean = rewards.reduce((a, b) => a + b, 0) / rewards.length;
   return { value: store.columns.reward[i] - mean, samples: rewards.length, mean };
 }
 
-/** Everything known of the episode's sampled tokens, a value each, in nats or as recorded. */
+/** Values of the episode's sampled tokens for the shadings, one number per token. */
 class TokenValues {
   constructor(store, episode) {
     const nats = (values) => values && values.map((v) => v / 1000);
@@ -45,7 +45,7 @@ class TokenValues {
     ]));
   }
 
-  /** Why a shading has nothing to show; empty if it has. */
+  /** Returns the reason why a shading has no values; empty if it has values. */
   missing(shade) {
     if (shade === "kl" && !this.kl) return "This run's records hold no reference log-probabilities.";
     if (shade === "gap" && !this.gap) return "This run's records hold no learner log-probabilities.";
@@ -53,7 +53,7 @@ class TokenValues {
     return "";
   }
 
-  /** A remark that belongs under the legend. */
+  /** Returns the note below the legend. */
   note(shade) {
     if (shade !== "advantage" || this.isRecorded) return "";
     const { value, samples, mean } = this.group;
@@ -61,7 +61,7 @@ class TokenValues {
       `(${short(mean)}): ${short(value)} for every token.`;
   }
 
-  /** Class and strength (0 to 1) of one token's background. */
+  /** Returns class and strength (0 to 1) of one token's background. */
   shade(shade, k) {
     if (shade === "logprob") return ["warm", 1 - Math.exp(this.logprob[k])];
     if (!["advantage", "kl", "gap"].includes(shade) || !this[shade]) return ["", 0];
@@ -70,7 +70,7 @@ class TokenValues {
     return [shade === "gap" ? "warm" : value >= 0 ? "more" : "less", Math.sqrt(strength)];
   }
 
-  /** One token in words. */
+  /** Describes one token as text. */
   words(k) {
     const parts = [`p ${short(Math.exp(this.logprob[k]))}`, `log-prob ${short(this.logprob[k])}`];
     if (this.isRecorded) parts.push(`advantage ${short(this.advantage[k])}`);
@@ -80,7 +80,7 @@ class TokenValues {
   }
 }
 
-/** Sampled tokens as shaded text. `first`: which of the episode's sampled tokens is the first. */
+/** Shows sampled tokens as shaded text. `first`: index of the first one among the episode's sampled tokens. */
 function actionTokens(ids, first, values, shade, pieces) {
   const texts = tokenTexts(ids, pieces);
   return el("div", { class: "tokens action" }, ids.map((id, i) => {
@@ -93,14 +93,14 @@ function actionTokens(ids, first, values, shade, pieces) {
   }));
 }
 
-/** Tokens that the policy only read. */
+/** Shows tokens that the policy did not sample. */
 function readTokens(ids, kind, pieces) {
   const texts = tokenTexts(ids, pieces);
   return el("div", { class: "tokens" }, ids.map((id, i) =>
     el("span", { class: `token ${kind}`, title: `token ${id} · ${kind}, not trained on` }, texts[i])));
 }
 
-/** The same as a table, for those who do not see shades. */
+/** Shows the sampled tokens as a table, for readers who cannot see shades. */
 function tokenTable(ids, first, values, pieces) {
   const texts = tokenTexts(ids, pieces);
   const heads = ["Token", "Id", "Log-probability", values.isRecorded ? "Advantage" : null,
@@ -111,7 +111,7 @@ function tokenTable(ids, first, values, pieces) {
     values.kl ? el("td", {}, short(values.kl[first + i])) : null,
     values.gap ? el("td", {}, short(values.gap[first + i])) : null);
   const details = el("details", { class: "table" }, el("summary", {}, `${plural(ids.length, "token")} as a table`));
-  // Filled when it is opened: hundreds of rows that few want.
+  // Filled when it is opened, because it can have hundreds of rows.
   details.addEventListener("toggle", () => {
     if (!details.open || details.querySelector("table")) return;
     details.append(el("table", {},
@@ -121,7 +121,7 @@ function tokenTable(ids, first, values, pieces) {
   return details;
 }
 
-/** The choice of shading. */
+/** Creates the selection of the shading. */
 function shadePicker(values, shade, onChange) {
   const options = Object.entries(SHADES).map(([key, { title }]) =>
     el("option", { value: key, selected: key === shade }, title + (values.missing(key) ? " (none)" : "")));

@@ -1,8 +1,8 @@
-// Chooses how to draw the world of an episode.
+// Chooses the drawing of the environment's state for an episode.
 
 const IMAGE = /^data:image\/(png|jpeg|webp);base64,[A-Za-z0-9+/=]+$/;
 
-/** A function from the number of turns done to what is drawn; null if nothing is known. */
+/** Returns a function from the number of turns to a drawing; null if no state is known. */
 function worldDrawing(episode) {
   const { worlds, turns } = episode;
   const first = openingText(episode);
@@ -22,19 +22,19 @@ function worldDrawing(episode) {
   return null;
 }
 
-/** The last text that described the view: a refusal does not. */
+/** Returns the last text that describes the view; the text of a rejected action does not. */
 function lastTold(episode, at, textAt) {
   for (let i = at; i > 0; i--) if (/The room has walls|You cannot see any/.test(textAt(i))) return textAt(i);
   return textAt(0);
 }
 
-/** What the environment said first: the last message of the task before the first own answer. */
+/** Returns the first observation: the last user message before the agent's first answer. */
 function openingText(episode) {
   const told = episode.opening.filter((message) => message.from === "human");
   return told.length ? told[told.length - 1].text : "";
 }
 
-/** Any other state: its picture or page if it has one, its drawing in characters, and facts. */
+/** Draws any other state: its picture or page if present, its drawing in characters, and facts. */
 function plainWorld(state) {
   const parts = [];
   if (state.url) {
@@ -53,12 +53,12 @@ function plainWorld(state) {
   return parts;
 }
 
-/** Text that a keyboard can scroll. */
+/** Creates a text box that can be scrolled with the keyboard. */
 function scrolled(kind, label, text) {
   return el("pre", { class: kind, role: "region", tabindex: "0", "aria-label": label }, text);
 }
 
-/** A fact in a line; empty if there is nothing to say. */
+/** Returns a fact as one line; empty without a value. */
 function factText(value) {
   if (value === null) return "";
   if (Array.isArray(value)) return value.map(factText).join(", ");
