@@ -56,7 +56,7 @@ class DecoderConfig:
       rope_scaling: Scaling of the rotary frequencies; None for plain rotary embeddings.
       norm_eps: Constant added to the mean square in every RMS norm.
       qkv_bias: True if the q, k and v projections have a bias.
-      qk_norm: True if q and k have an RMS norm over the head axis.
+      qk_norm: True if q and k have an RMS norm over the width of each head.
       tie_embeddings: True if the transposed embedding is the output head.
       max_position: Maximum sequence length of the released model, in tokens.
     """

@@ -115,7 +115,7 @@ def test_a_failing_environment_is_retried_and_never_counts_as_a_failure():
     fine, again, lost = (result.trajectories[0] for result in results)
     assert (fine.outcome, fine.attempts) == (Outcome.SUCCESS, 1)
     assert (again.outcome, again.attempts, again.sample) == (Outcome.SUCCESS, 2, 0)
-    # three attempts for each of the two samples
+    # three attempts for the first sample, and three for the sample that replaces it
     assert (lost.outcome, lost.attempts) == (Outcome.ENV_ERROR, 6)
     assert not results[2].sampled[0].outcome.is_valid
 

@@ -45,7 +45,7 @@ class Expert:
         self._seen = observation
         self._next = None
         if _same(wanted, action):
-            if self._script is None:  # the action was the way back to the start
+            if self._script is None:  # the action was `_home`, which opens the start page
                 self._begin()
         else:
             self._script = None

@@ -56,9 +56,9 @@ def create(seen: str, menu: str, page: str, thing: str, texts: dict[str, str]) -
     Args:
       seen: Observation before the first action.
       menu: Name of the menu at the top.
-      page: Menu entry of the page with the list of items.
-      thing: Name of the item as in the link on that page.
-      texts: Name of a field -> its text.
+      page: Menu entry that opens the list of existing items.
+      thing: Kind of item, as in that page's link `Create new {thing}`.
+      texts: Text of each field, by field name.
     """
     seen = yield from open_menu(seen, menu, page)
     seen = yield from click(seen, "link", f"Create new {thing}")

@@ -1,4 +1,4 @@
-"""Serves the prepared Trac: `python -m agentgym_sites.trac.server --help`."""
+"""Serves the embedded Trac site; `python -m agentgym_sites.trac.server --help` lists the options."""
 
 from agentgym_sites.trac import present
 

@@ -1,7 +1,8 @@
 """Writes verl.json, trl.json and rlax.json: results of other implementations for fixed inputs.
 
-The functions of the libraries are called directly. For a method of a trainer, a mock replaces the
-trainer; its network returns stored log-probabilities. All libraries except rlax compute in float64.
+The functions of the libraries are called directly. Methods of a trainer class are called with a
+mock as the trainer, whose network returns stored log-probabilities. All libraries except rlax
+compute in float64.
 To run the script, install the libraries with torch, transformers and jax in a separate environment:
 
     pip install --no-deps verl==0.9.1 trl==1.16.0 rlax==0.1.9 accelerate==1.15.0 datasets==5.2.0 \

@@ -213,7 +213,7 @@ def _line(
 
 
 def _without_icons(text: str) -> str:
-    """Removes private-use characters (font icons) and the white space around them from a text."""
+    """Replaces font icons (private-use characters) with one space and strips the ends."""
     return _ICONS.sub(" ", text).strip() if _ICONS.search(text) else text
 
 
