@@ -131,7 +131,7 @@ _ARRAYS = {
 
 
 def to_record(trajectory: Trajectory) -> dict[str, Any]:
-    """Converts a trajectory to a JSON object; AgentGym's format has only its first three fields."""
+    """Converts a trajectory to a JSON object, whose first three fields are AgentGym's format."""
     t = trajectory
     answers = [i for i, message in enumerate(t.messages) if message["role"] == "assistant"]
     prompt_answers = answers[: len(answers) - len(t.turns)]

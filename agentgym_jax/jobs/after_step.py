@@ -105,5 +105,5 @@ def save_or_stop(run: Run, now: LoopState) -> None:
         run.save(now)
     if now.stop is not None:
         raise GuardStop(f"stopped after step {now.step}, which is saved: {now.stop}")
-    if now.step < run.total_steps and run.should_stop():
+    if run.should_stop():
         raise StopRequested(f"stopped after step {now.step}")

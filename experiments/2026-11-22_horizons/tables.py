@@ -47,7 +47,7 @@ def main() -> None:
     fig = Figure(figsize=(9, 3.4), layout="constrained")
     left, right = fig.subplots(1, 2)
     print(
-        "| horizon | held-out success, by seed | mean | 95 % of all | deepest half, by seed | steps | tokens (1000) |"
+        "| horizon | held-out success, by seed | mean | 95 % interval, all seeds together | deepest half, by seed | steps | tokens (1000) |"
     )
     print("|---|---|---|---|---|---|---|")
     for name in NAMES:

@@ -167,7 +167,7 @@ _ROWS = (
         reset_error=r"\s*(TimeoutError|Error)\b",
         done_field="terminated",
         reward_at_end=True,
-        # A text that is not a page is the exception raised by the action.
+        # An answer that does not begin like a page is the message of an exception.
         refusal=r"(?!OBSERVATION:|Tab \d)",
         actions=_ANY_BLOCK,
         num_tasks=812,

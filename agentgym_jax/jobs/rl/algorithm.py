@@ -161,7 +161,7 @@ class AlgorithmSettings:
 
 
 def _check_functions(s: AlgorithmSettings) -> None:
-    """Checks the options of advantage, loss and token weights against the functions of the row."""
+    """Checks that the section fits the named algorithm and that its functions take their options."""
     fitting = [name for name, row in ALGORITHMS.items() if _fits(s, row)]
     if fitting and s.name not in fitting:
         raise ConfigError(

@@ -292,7 +292,7 @@ def test_ending_an_episode_does_not_affect_other_episodes(visitor):
 def test_the_clock_starts_at_the_same_second_in_every_episode(visitor):
     for episode in ("third", "fourth"):
         visitor.get("/wiki", episode)
-        # the second request of the episode reads, the third one writes
+        # `comment` sends two requests; it writes at second 2 of the clock
         visitor.comment(20, "Now.", episode)
         assert "2024-03-01T12:00:02Z" in visitor.get("/ticket/20", episode)
 
