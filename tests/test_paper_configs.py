@@ -81,7 +81,7 @@ ENVIRONMENTS = {
 
 
 def load(script, size="7b"):
-    """Returns the config that corresponds to a script."""
+    """Returns the config of a training script, and its environment."""
     folder, file = script.split("/")
     horizon = {"AgentGym-RL": "fixed", "ScalingInter-RL": "scaling"}[folder]
     name = file.removesuffix("_train.sh")

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 
-# Version of the behaviour: changes when a page, a task, a text or a rule of the tree changes.
+# Version of the behaviour; increase it when a page, a task, a message or a rule for building the
+# accessibility tree changes.
 BEHAVIOUR = "4"
 MAX_TURNS = 15
 
