@@ -1,8 +1,8 @@
-"""Compiles a run for accelerators that are not here and shows memory, traffic and roofline time.
+r"""Compiles a run for accelerators that are not here and shows memory, traffic and roofline time.
 
-  python -m agentgym_jax.plan --config=configs/paper/textcraft.py:size=7b --topology=v5p:2x2x4
-  python -m agentgym_jax.plan --config=configs/paper/babyai.py:size=3b --topology=v5e:4x4,h100:8
-  python -m agentgym_jax.plan --config=... --topology=v6e:4x4 --search    # proposes a mesh
+  python -m agentgym_jax.plan --config=configs/paper/textcraft.py:size=7b --topology=v5p:2x2x4 \
+      --config.learner.micro_rows=16
+  python -m agentgym_jax.plan --config=... --topology=v5e:4x4,v6e:4x4 --search    # proposes a mesh
 
 Needs the extra [plan].
 """

@@ -28,8 +28,8 @@ not part of this repository. `train=dict(kind="file", path=...)` reads a file of
 Memory was never measured at these sizes. Float32 weights, gradient and two moments need 16 bytes
 per weight. The reference, the sampler's weights and the sampler's cache need further memory.
 According to ahead-of-time compilation, `size=3b` does not fit one device of 80 GB. On several
-devices set `learner.micro_rows` to a multiple of the number of devices, so that the rows can be
-sharded. The gradient does not depend on `learner.micro_rows`.
+devices set `learner.micro_rows` to a multiple of the number of devices; other values are refused.
+The gradient does not depend on `learner.micro_rows`.
 """
 
 from agentgym_jax.configs import common

@@ -1,12 +1,13 @@
 """Plans of whole runs, compiled for the CPU in place of an accelerator."""
 
+import dataclasses
 import importlib.util
 import json
 
 import jax
 import pytest
 
-from agentgym_jax.jobs.config.sections import plain
+from agentgym_jax.jobs.config.sections import ConfigError, plain
 from agentgym_jax.jobs.rl.config import parse
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.planning import topology
@@ -121,6 +122,14 @@ def test_a_missing_compiler_is_named_with_the_command_that_installs_it(monkeypat
 def test_a_tpu_slice_that_does_not_exist_is_refused_in_one_line():
     with pytest.raises(PlanError, match="libtpu has no such slice"):
         _ = parse_topology("v5e:3x5").devices
+
+
+def test_rows_that_the_devices_cannot_divide_are_refused_with_a_value_that_fits():
+    one = settings()
+    one = dataclasses.replace(one, learner=dataclasses.replace(one.learner, micro_rows=12))
+    mesh = dict(data=2, fsdp=4, tensor=1)
+    with pytest.raises(ConfigError, match=r"micro_rows=12 cannot be divided over the 8 .*set 16"):
+        make_programs(one, mesh, jax.devices()[:8])
 
 
 def test_an_algorithm_with_a_critic_is_refused():

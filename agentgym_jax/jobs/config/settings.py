@@ -136,7 +136,8 @@ class LearnerSettings:
     Attributes:
       row_length: Maximum length of a packed row (T).
       num_row_lengths: Number of row lengths (T, T/2, T/4, ...) tried to find the least padding.
-      micro_rows: Number of rows whose gradient is computed together.
+      micro_rows: Number of rows whose gradient is computed together; a multiple of the mesh's data x
+        fsdp.
       epochs: Number of passes over the episodes of a rollout.
       mini_batches: Optimiser steps per pass.
       max_logprob_gap: Mean difference of sampler and learner log-probabilities, in nats, above

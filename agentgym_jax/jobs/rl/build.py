@@ -11,6 +11,7 @@ from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.tasks import MixtureSchedule
 from agentgym_jax.jobs.agents import SampledAgent
 from agentgym_jax.jobs.config.model import Model
+from agentgym_jax.jobs.config.sections import ConfigError
 from agentgym_jax.jobs.conversations import load_conversations
 from agentgym_jax.jobs.environments import Environments, make_schedule
 from agentgym_jax.jobs.job import Parts, open_job
@@ -132,8 +133,19 @@ def make_learner(
     layout: Layout | None,
     critic: SharedCritic | None = None,
 ) -> tuple[Update, Score]:
-    """Returns the optimiser step and the function that computes log-probabilities."""
-    algorithm = settings.algorithm
+    """Returns the optimiser step and the function that computes log-probabilities.
+
+    Raises:
+      ConfigError: The devices cannot divide the rows of a micro-batch.
+    """
+    algorithm, micro_rows = settings.algorithm, settings.learner.micro_rows
+    shards = 1 if layout is None else layout.shards("batch")
+    if micro_rows % shards:
+        raise ConfigError(
+            f"config.learner.micro_rows={micro_rows} cannot be divided over the {shards} shards of "
+            f"config.mesh (data x fsdp); set {-(-micro_rows // shards) * shards}. The gradient does "
+            "not depend on it"
+        )
     numerics: dict[str, Any] = dict(
         temperature=settings.sampling.temperature,
         logprob_chunk=settings.logprob_chunk,
