@@ -33,6 +33,7 @@ from agentgym_jax.sharding import (
     make_reshard,
     tracing_for,
 )
+from agentgym_jax.text.tokenizer import byte_tokenizer
 
 # Share of the tokens of an episode that the policy samples; the others are observations.
 ACTION_SHARE = 0.25
@@ -73,7 +74,7 @@ def get_decoder_config(settings: RLSettings) -> DecoderConfig:
     """Returns the shape of the model; a hub id of Qwen needs no download."""
     model = settings.model
     if model.source == "random":
-        vocab_size = settings.tokenizer.vocab_size or 256
+        vocab_size = settings.tokenizer.vocab_size or byte_tokenizer().vocab_size
         return call(DecoderConfig, "model.architecture", model.architecture, vocab_size=vocab_size)
     hub = _HUB_QWEN.fullmatch(model.source)
     preset = hub and f"qwen{hub.group(1)}-{hub.group(2)}b"

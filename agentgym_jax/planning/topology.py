@@ -93,7 +93,7 @@ class Topology:
             found = topologies.get_topology_desc(
                 platform="tpu", topology_name=f"{self.chip.name}:{shape}"
             )
-        except Exception as error:  # libtpu raises its own types
+        except jax.errors.JaxRuntimeError as error:
             reason = str(error).strip().splitlines()[0]
             raise PlanError(
                 f"--topology={self.name}: libtpu has no such slice ({reason})"

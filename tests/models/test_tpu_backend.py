@@ -27,45 +27,39 @@ def layout(tensor):
     return Layout(make_mesh(data=1, fsdp=-1, tensor=tensor), DECODE_RULES)
 
 
-def both(places, rows, T, *, is_in_order):
+def both(mesh, places, rows, T, *, is_in_order):
     """Returns attention and caches of the plain backend and of the TPU backend."""
     n = len(rows)
     new = [random(2 + i, n, T, h, SIZE) for i, h in enumerate((HEADS, KV_HEADS, KV_HEADS))]
     arguments = (cache(), jnp.int32(1), *new, jnp.asarray(rows), jnp.asarray(places))
     plain = DecodeBackend().update_cache(*arguments, is_in_order=is_in_order)
-    backend = TPUBackend(layout=places_layout, interpret=True)
+    backend = TPUBackend(layout=mesh, interpret=True)
     update = jax.jit(lambda *x: backend.update_cache(*x, is_in_order=is_in_order))
     return plain, update(*arguments)
 
 
-places_layout = None
-
-
 @pytest.fixture(params=[None, 1, 2, 4], ids=["one device", "tensor=1", "tensor=2", "tensor=4"])
-def mesh(request, monkeypatch):
+def mesh(request):
     # With tensor=4 the two key/value heads are not divided.
-    chosen = None if request.param is None else layout(request.param)
-    monkeypatch.setattr(f"{__name__}.places_layout", chosen)
+    return None if request.param is None else layout(request.param)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("mesh")
-def test_a_decode_step_equals_the_plain_backend():
+def test_a_decode_step_equals_the_plain_backend(mesh):
     places = np.array([[3], [SLOTS], [63], [0], [20], [SLOTS], [17], [31]])
-    (out, plain), (found, new) = both(places, np.arange(ROWS), 1, is_in_order=True)
+    (out, plain), (found, new) = both(mesh, places, np.arange(ROWS), 1, is_in_order=True)
     np.testing.assert_array_equal(plain.k_LBKSH, new.k_LBKSH)
     np.testing.assert_array_equal(plain.v_LBKSH, new.v_LBKSH)
     np.testing.assert_allclose(out, found, atol=2e-6)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("mesh")
-def test_prefill_lines_on_the_devices_of_their_rows_equal_the_plain_backend():
+def test_prefill_lines_on_the_devices_of_their_rows_equal_the_plain_backend(mesh):
     rows = np.array([0, 1, 2, 3, 4, 5, 6, ROWS])  # the last line is unused
     T, counts = 8, np.array([8, 3, 8, 1, 8, 8, 5, 0])
     places = np.arange(T)[None] + np.array([0, 5, 56, 9, 1, 2, 3, 0])[:, None]
     places = np.where(np.arange(T)[None] < counts[:, None], places, SLOTS)
-    (out, plain), (found, new) = both(places, rows, T, is_in_order=False)
+    (out, plain), (found, new) = both(mesh, places, rows, T, is_in_order=False)
     np.testing.assert_array_equal(plain.k_LBKSH, new.k_LBKSH)
     np.testing.assert_array_equal(plain.v_LBKSH, new.v_LBKSH)
     is_real = places < SLOTS
