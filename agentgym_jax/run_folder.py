@@ -4,11 +4,13 @@ import contextlib
 import errno
 import fcntl
 import fnmatch
+import hashlib
 import importlib.metadata
 import json
 import os
 import pathlib
 import platform
+import re
 import shutil
 import socket
 import subprocess
@@ -19,11 +21,20 @@ from typing import IO, Any
 
 from absl import logging
 
+from agentgym_jax import processes
 from agentgym_jax.telemetry import redact
 
 # packages whose versions are recorded
 _PACKAGES = "agentgym-jax jax jaxlib flax optax orbax-checkpoint chex transformers tokenizers numpy"
 _SHOWN_DIFFERENCES = 5
+# File of episodes: kind, step, and the number of its shard from 1; the first shard has none.
+_TRAJECTORIES = re.compile(r"(?P<kind>.+)_(?P<step>\d+)(?:\.(?P<shard>\d+))?\.jsonl")
+
+
+def trajectory_shards(path: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the files of all shards of an episode file, given that of shard 0."""
+    found = [(_TRAJECTORIES.fullmatch(p.name), p) for p in path.parent.glob(f"{path.stem}.*jsonl")]
+    return [p for _, p in sorted((int(m["shard"] or 0), p) for m, p in found if m)] or [path]
 
 
 class RunFolderError(RuntimeError):
@@ -222,6 +233,20 @@ class RunFolder:
             raise
         return resumed
 
+    def attach(self) -> None:
+        """Checks that this process sees the folder that process 0 has started."""
+        if processes.is_writer():
+            processes.broadcast(self._digest(), "folder")
+        elif processes.broadcast(None, "folder") != self._digest():
+            raise RunFolderError(
+                f"process {processes.index()} does not see the files of process 0 in {self.path}: "
+                "--workdir must be on a file system that all processes share"
+            )
+
+    def _digest(self) -> str:
+        text = self.provenance_path.read_bytes() if self.provenance_path.exists() else b""
+        return hashlib.sha256(text).hexdigest()
+
     def begin(self) -> None:
         """Makes the folder permanent; called after all parts of the config have been built."""
         self._is_provisional = False
@@ -312,43 +337,70 @@ class RunFolder:
                 f"{path} is not JSON ({error}); restore it or use another workdir"
             ) from None
 
-    def trajectories_path(self, step: int, kind: str = "step") -> pathlib.Path:
-        """Returns the path of the episodes of one step; `kind` is `step`, `eval` and so on."""
-        return self.trajectories / f"{kind}_{step:06d}.jsonl"
+    @property
+    def process_logs(self) -> pathlib.Path:
+        """Folder for the output of the servers that this process starts."""
+        number = processes.index()
+        return self.logs / f"process_{number}" if number else self.logs
+
+    def trajectories_path(self, step: int, kind: str = "step", shard: int = 0) -> pathlib.Path:
+        """Returns the path of episodes of one step; `kind` is `step`, `eval` and so on.
+
+        Each process of a run writes one shard. If shard 0 exists, all exist.
+        """
+        suffix = f".{shard}" if shard else ""
+        return self.trajectories / f"{kind}_{step:06d}{suffix}.jsonl"
 
     def write_trajectories(
         self, step: int, records: Iterable[Mapping[str, Any]], kind: str = "step"
     ) -> pathlib.Path:
-        """Writes the episodes of one step, one JSON object per line; replaces an older file."""
+        """Writes the episodes of one step, one JSON object per line; replaces older files.
+
+        All processes of a run call this method, each with its own part of the records.
+        """
 
         def write(file: IO[str]) -> None:
             for record in records:
                 file.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
 
+        path = self.trajectories_path(step, kind)
         with disk_errors(self.trajectories):
             self.trajectories.mkdir(parents=True, exist_ok=True)
-        path = self.trajectories_path(step, kind)
-        write_atomic(path, write)
+            if processes.is_writer():
+                for old in trajectory_shards(path):
+                    # One process replaces its file atomically.
+                    if old != path or processes.count() > 1:
+                        old.unlink()
+        processes.gather(None, "trajectories")
+        if not processes.is_writer():
+            write_atomic(self.trajectories_path(step, kind, processes.index()), write)
+        processes.gather(None, "trajectories")
+        if processes.is_writer():
+            write_atomic(path, write)
+        processes.gather(None, "trajectories")
         return path
 
     def read_trajectories(self, step: int, kind: str = "step") -> list[dict[str, Any]]:
-        """Returns the episode records of one step, in the order in which they were written."""
+        """Returns the episode records of one step, in the order in which they were sampled."""
         path = self.trajectories_path(step, kind)
         if not path.exists():
             raise FileNotFoundError(
                 f"{path} does not exist; steps with trajectories: {self.trajectory_steps(kind)}"
             )
-        with open(path, encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
+        records = []
+        for shard in trajectory_shards(path):
+            with open(shard, encoding="utf-8") as file:
+                records += [json.loads(line) for line in file]
+        return records
 
     def trajectory_steps(self, kind: str = "step") -> list[int]:
         """Returns the steps that have a file of episodes, ascending."""
-        return sorted(step for step, _ in self._trajectory_files(f"{kind}_"))
+        return sorted({step for step, _ in self._trajectory_files(kind)})
 
-    def _trajectory_files(self, prefix: str = "") -> list[tuple[int, pathlib.Path]]:
-        paths = self.trajectories.glob(f"{prefix}*.jsonl")
-        numbered = [(path.stem.rpartition("_")[2], path) for path in paths]
-        return sorted((int(number), path) for number, path in numbered if number.isdecimal())
+    def _trajectory_files(self, kind: str | None = None) -> list[tuple[int, pathlib.Path]]:
+        """Returns steps and paths of all files, or of those of a kind."""
+        found = [(_TRAJECTORIES.fullmatch(p.name), p) for p in self.trajectories.glob("*.jsonl")]
+        return sorted((int(m["step"]), p) for m, p in found if m and kind in (None, m["kind"]))
 
     def remove_trajectories_after(self, step: int) -> list[pathlib.Path]:
         """Deletes the episode files of all steps after `step`; returns their paths."""

@@ -1,4 +1,8 @@
-"""Device mesh, placement of logical axes on mesh axes, and resharding of weights."""
+"""Device mesh, placement of logical axes on mesh axes, and resharding of weights.
+
+The learner's mesh has the devices of all processes. Each process decodes on a mesh of its own
+devices.
+"""
 
 import contextlib
 import contextvars
@@ -9,6 +13,8 @@ from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from agentgym_jax.limits import Range
@@ -92,9 +98,51 @@ def make_mesh(
             f"mesh {described} does not fit {len(devices)} {devices[0].platform} devices: "
             f"the product must be {len(devices)}. Change config.mesh or set one size to -1."
         )
-    return jax.make_mesh(
-        tuple(sizes.values()), MESH_AXES, axis_types=(AxisType.Auto,) * 3, devices=devices
-    )
+    shape, types = tuple(sizes.values()), (AxisType.Auto,) * 3
+    if len({device.process_index for device in devices}) == 1:
+        return jax.make_mesh(shape, MESH_AXES, axis_types=types, devices=devices)
+    # The devices of a process are adjacent, so that its decode mesh is a part of this mesh.
+    devices = sorted(devices, key=lambda device: (device.process_index, device.id))
+    return Mesh(np.asarray(devices).reshape(shape), MESH_AXES, axis_types=types)
+
+
+def make_layouts(
+    *,
+    data: Annotated[int, Range(-1)],
+    fsdp: Annotated[int, Range(-1)],
+    tensor: Annotated[int, Range(-1)],
+    decode_tensor: Annotated[int, Range(0)] = 0,
+    devices: Sequence[jax.Device] | None = None,
+    process_index: int | None = None,
+) -> "tuple[Layout | None, Layout | None]":
+    """Makes the layouts of the learner and of the sampler of a process; None for one device.
+
+    Args:
+      data: Number of replicas of the weights. One of the three sizes may be -1 (all other devices).
+      fsdp: Number of shards of weights and rows.
+      tensor: Number of shards inside a layer.
+      decode_tensor: Number of shards inside a layer while decoding, among the devices of one
+        process; 0 for the value of `tensor`.
+      devices: Devices of all processes; None takes all.
+      process_index: Process of the sampler; None for this process.
+    """
+    mesh = make_mesh(data=data, fsdp=fsdp, tensor=tensor, devices=devices)
+    if mesh.size == 1:
+        return None, None
+    process_index = jax.process_index() if process_index is None else process_index
+    local = [d for d in mesh.devices.flat if d.process_index == process_index]
+    inside = decode_tensor or mesh.shape["tensor"]
+    if len(local) % inside:
+        name = "decode_tensor" if decode_tensor else "tensor"
+        raise ValueError(
+            f"mesh {name}={inside} does not divide the {len(local)} devices of a process, on which "
+            f"it decodes: set decode_tensor to a divisor of {len(local)}"
+        )
+    decode_mesh = mesh
+    if len(local) < mesh.size or inside != mesh.shape["tensor"]:
+        grid = np.asarray(local).reshape(1, -1, inside)
+        decode_mesh = Mesh(grid, MESH_AXES, axis_types=(AxisType.Auto,) * 3)
+    return Layout(mesh, TRAIN_RULES), Layout(decode_mesh, DECODE_RULES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,6 +224,28 @@ def _as_tuple(target: MeshAxes) -> tuple[str, ...]:
     return (target,) if isinstance(target, str) else tuple(target or ())
 
 
+def put(x: Any, sharding: NamedSharding | None) -> jax.Array:
+    """Copies a host array, which is the same in all processes, to the devices of a sharding.
+
+    None selects the default device.
+    """
+    if sharding is None or sharding.is_fully_addressable:
+        return jax.device_put(x, sharding)
+    x = np.asarray(x)
+    return jax.make_array_from_callback(x.shape, sharding, lambda index: x[index])
+
+
+def to_host(tree: Any) -> Any:
+    """Returns the arrays of a tree as NumPy arrays, the same in all processes."""
+
+    def get(x: Any) -> Any:
+        if not isinstance(x, jax.Array) or x.is_fully_addressable or x.is_fully_replicated:
+            return x
+        return multihost_utils.process_allgather(x, tiled=True)
+
+    return jax.device_get(jax.tree.map(get, tree))
+
+
 def _cast(params: Any, dtype: Any) -> Any:
     return jax.tree.map(lambda x: x.astype(dtype), params)
 
@@ -191,3 +261,26 @@ def reshard(params: Any, shardings: Any, dtype: Any) -> Any:
 def make_reshard(shardings: Any) -> Any:
     """Returns the program of `reshard`: (weights, type) -> weights."""
     return jax.jit(_cast, static_argnums=1, out_shardings=shardings)
+
+
+def spread_layout(layout: Layout, decode_layout: Layout) -> Layout:
+    """Returns a layout on all devices in which every process has all weights of the sampler.
+
+    Each process splits them like `decode_layout`.
+    """
+    if decode_layout.mesh.size == layout.mesh.size:
+        return decode_layout
+    grid = layout.mesh.devices.reshape(-1, *decode_layout.mesh.devices.shape[1:])
+    mesh = Mesh(grid, MESH_AXES, axis_types=(AxisType.Auto,) * 3)
+    return Layout(mesh, decode_layout.rules)
+
+
+def rewrap(tree: Any, shardings: Any) -> Any:
+    """Returns arrays with other shardings whose shards on this process are the same, uncopied."""
+
+    def one(x: jax.Array, sharding: NamedSharding) -> jax.Array:
+        shards = {shard.device: shard.data for shard in x.addressable_shards}
+        own = [shards[device] for device in sharding.addressable_devices]
+        return jax.make_array_from_single_device_arrays(x.shape, sharding, own)
+
+    return jax.tree.map(one, tree, shardings)

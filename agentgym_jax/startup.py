@@ -20,6 +20,7 @@ from agentgym_jax.client.embedded import ServerFailed
 from agentgym_jax.client.errors import EnvError
 from agentgym_jax.jobs.config.sections import ConfigError
 from agentgym_jax.learner.checkpoint import CheckpointError
+from agentgym_jax.processes import ProcessesError
 from agentgym_jax.rollout.collect import ContextTooSmallError
 from agentgym_jax.run_folder import RunFolderError
 from agentgym_jax.telemetry import redact
@@ -35,6 +36,7 @@ USER_ERRORS = (
     EnvError,
     ServerFailed,
     GuardStop,
+    ProcessesError,
 )
 
 LIST = flags.DEFINE_bool(

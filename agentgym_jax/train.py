@@ -6,6 +6,8 @@ command line: --config.optimizer.learning_rate=1e-4
   python -m agentgym_jax.train --list                                   # configs and algorithms
   python -m agentgym_jax.train --config=configs/quickstart.py:smoke --workdir=runs/smoke
   python -m agentgym_jax.train --config=configs/rl/bandit.py:algorithm=ppo --workdir=runs/bandit
+
+Several processes, for example on the hosts of a TPU slice, execute the same command (docs/pods.md).
 """
 
 import sys
@@ -13,6 +15,7 @@ import sys
 from absl import app, flags
 from ml_collections import config_flags
 
+from agentgym_jax import processes
 from agentgym_jax.jobs import agentevol, dpo, sft
 from agentgym_jax.jobs.config.sections import ConfigError, plain
 from agentgym_jax.jobs.rl import build, loop
@@ -31,6 +34,11 @@ JOBS = {
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "Config file.", lock_config=True)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Run folder; created, or resumed if it exists.")
+_COORDINATOR = flags.DEFINE_string(
+    "coordinator", None, "Address HOST:PORT of process 0, for a run of several processes."
+)
+_NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "Number of processes of the run.")
+_PROCESS_ID = flags.DEFINE_integer("process_id", None, "Number of this process, from 0.")
 _PLOTS = flags.DEFINE_bool("plots_at_end", True, "Draws the figures of plots/ at the end.")
 
 
@@ -40,7 +48,9 @@ def main(argv: list[str]) -> int:
         raise app.UsageError(f"unexpected argument {argv[1]!r}; flags start with --")
     prepare()
     try:
-        return run_job(plain(_CONFIG.value), _WORKDIR.value, plots=_PLOTS.value)
+        processes.start(_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value)
+        with processes.announcing_failures():
+            return run_job(plain(_CONFIG.value), _WORKDIR.value, plots=_PLOTS.value)
     except USER_ERRORS as error:
         sys.stderr.write(f"\nagentgym_jax.train: {redact.text(str(error))}\n")
         return 1
@@ -54,13 +64,16 @@ def run_job(config: dict, workdir: str, *, plots: bool = True) -> int:
     with StopFlag().installed() as stop:
         try:
             with open_job(config, workdir, stop) as (run, parts):
-                train(run, parts)
-                if plots and run.folder.metrics_path.stat().st_size:
+                with processes.announcing_failures():
+                    train(run, parts)
+                if plots and processes.is_writer() and run.folder.metrics_path.stat().st_size:
                     run.console.phase("plots", 0, 1)
                     write_plots(workdir)
         except StopRequested as stopped:
             sys.stderr.write(f"\n{stopped}; to resume: {resume_command()}\n")
             return stop.exit_status
+    if not processes.is_writer():
+        return 0
     sys.stdout.write("\n".join(summary_lines(workdir, config["total_steps"])) + "\n")
     return 0
 

@@ -179,3 +179,25 @@ def from_record(record: Mapping[str, Any]) -> Trajectory:
         score_scale=record.get("score_scale", 1.0),
         first_observation=record.get("first_observation"),
     )
+
+
+def to_message(trajectory: Trajectory) -> dict[str, Any]:
+    """Converts a trajectory exactly to plain data and NumPy arrays, for `processes.gather`."""
+    fields = {f.name: getattr(trajectory, f.name) for f in dataclasses.fields(trajectory)}
+    return fields | {
+        "outcome": str(trajectory.outcome),
+        "turns": [dataclasses.asdict(turn) for turn in trajectory.turns],
+        "messages": [dict(message) for message in trajectory.messages],
+    }
+
+
+def from_message(message: Mapping[str, Any]) -> Trajectory:
+    """Converts the result of `to_message` back."""
+    return Trajectory(
+        **{
+            **message,
+            "outcome": Outcome(message["outcome"]),
+            "turns": tuple(Turn(**turn) for turn in message["turns"]),
+            "messages": tuple(message["messages"]),
+        }
+    )

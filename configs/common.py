@@ -58,7 +58,7 @@ def base():
     c.loggers = "none"  # alternatives: tensorboard, wandb, mlflow, trackio, or several joined by +
     c.model = dict(source="", dtype="bfloat16", decode_dtype="bfloat16", remat="block")
     c.tokenizer = dict(source="model")
-    c.mesh = dict(data=1, fsdp=1, tensor=1)
+    c.mesh = dict(data=1, fsdp=1, tensor=1, decode_tensor=0)
     c.env_server = dict(transport="http", workers=1)
     c.environments = {}
     c.client = dict(step_timeout_s=60.0)
@@ -456,7 +456,7 @@ def smoke(c):
     """
     c.model = tiny_model()
     c.tokenizer.source = "bytes"
-    c.mesh = dict(data=1, fsdp=1, tensor=1)
+    c.mesh = dict(data=1, fsdp=1, tensor=1, decode_tensor=0)
     c.total_steps = 2
     for entry in c.environments.values():
         entry.eval.limit = 2

@@ -30,7 +30,7 @@ from agentgym_jax.learner.optimizer import make_optimizer
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
-from agentgym_jax.sharding import make_mesh
+from agentgym_jax.sharding import make_layouts
 from agentgym_jax.telemetry.guards import GuardSettings
 
 # Maps each section to the function that receives it, and to the arguments that are not config keys.
@@ -39,7 +39,7 @@ READERS: Mapping[str, tuple[Callable[..., Any], str]] = {
     "model": (ModelSettings, ""),
     "model.architecture": (DecoderConfig, "vocab_size"),
     "tokenizer": (TokenizerSettings, ""),
-    "mesh": (make_mesh, "devices"),
+    "mesh": (make_layouts, "devices process_index"),
     "env_server": (TransportSettings, ""),
     "environments.NAME": (EnvironmentSettings, ""),
     "client": (EnvClient, "base_url environment facts action_format transport"),

@@ -28,6 +28,7 @@ LEVELS = {
     "sharding": 1,
     "algorithms": 1,
     "run_folder": 1,
+    "processes": 1,
     "telemetry": 1,
     "native": 1,
     "limits": 1,

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from absl import logging
 
+from agentgym_jax import processes
 from agentgym_jax.client.embedded import ServerFailed, last_words, option_arguments
 from agentgym_jax.data.conversations import Conversation, read_conversations
 from agentgym_jax.data.tasks import Task
@@ -70,7 +71,8 @@ def record_sets(
     conversations = []
     for name, (tasks, options) in sets.items():
         path = folder / f"{name}.jsonl"
-        if not path.exists():
-            record(tasks, path, **options)
+        with processes.writer_first():
+            if processes.is_writer() and not path.exists():
+                record(tasks, path, **options)
         conversations += read_conversations(path, bad="fatal")
     return conversations

@@ -1,17 +1,23 @@
 """Work of every training loop after a step: guards, evaluation, metrics, checkpoint."""
 
+import collections
 import dataclasses
+import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from agentgym_jax import processes
+from agentgym_jax.data.tasks import Task
 from agentgym_jax.evaluation import scores
-from agentgym_jax.evaluation.evaluate import evaluate
+from agentgym_jax.evaluation.evaluate import Evaluation, evaluate
 from agentgym_jax.jobs.agents import SampledAgent
 from agentgym_jax.jobs.config.agent import AgentSettings
 from agentgym_jax.jobs.job import Parts
 from agentgym_jax.jobs.run import LoopState, Run, StopRequested
 from agentgym_jax.learner.train_state import TrainState
+from agentgym_jax.rollout.collect import Collector, CollectStatistics
+from agentgym_jax.rollout.shared import gather_episodes, is_stopped, own_places
 from agentgym_jax.telemetry import guards
 from agentgym_jax.telemetry.guards import Finding, GuardStop
 from agentgym_jax.trajectory import to_record
@@ -60,10 +66,10 @@ def evaluate_step(run: Run, agent: SampledAgent, settings: AgentSettings, step: 
     """Evaluates the sampler's weights on held-out tasks; writes trajectories and scores.json."""
     started = time.perf_counter()
     environments, sampling = agent.environments, settings.sampling
-    result = evaluate(
-        agent.collector,
-        environments.eval_tasks,
-        settings.evaluation,
+    tasks = environments.eval_tasks
+    play = functools.partial(
+        evaluate,
+        settings=settings.evaluation,
         seed=run.seed,
         step=step,
         max_turns=settings.evaluation_turns,
@@ -72,14 +78,22 @@ def evaluate_step(run: Run, agent: SampledAgent, settings: AgentSettings, step: 
         on_progress=run.progress("evaluation"),
         should_stop=run.should_stop,
     )
-    if run.should_stop():
+    if processes.count() == 1:
+        result = play(agent.collector, tasks)
+    else:
+        stride = settings.evaluation.samples + settings.evaluation.greedy
+        result = _evaluate_shared(play, agent.collector, tasks, stride)
+    if is_stopped(result.trajectories):
         raise StopRequested(f"stopped while evaluating after step {step}")
     metrics: Metrics = {}
     for is_greedy, episodes in ((False, result.sampled), (True, result.greedy)):
         if episodes:
             metrics |= scores.eval_metrics(scores.summarise(episodes), greedy=is_greedy)
     metrics["time/eval_s"] = time.perf_counter() - started
-    run.folder.write_trajectories(step, [to_record(t) for t in result.trajectories], kind="eval")
+    own = processes.own_part(len(result.trajectories))
+    run.folder.write_trajectories(step, [to_record(result.trajectories[i]) for i in own], "eval")
+    if not processes.is_writer():
+        return metrics
     scores.write_scores(
         run.folder.scores_path,
         result.sampled or result.greedy,
@@ -99,11 +113,25 @@ def evaluate_step(run: Run, agent: SampledAgent, settings: AgentSettings, step: 
     return metrics
 
 
+def _evaluate_shared(
+    play: Callable[..., Evaluation], collector: Collector, tasks: Sequence[Task], stride: int
+) -> Evaluation:
+    """Evaluates on all processes, each on its own tasks; all get the whole result.
+
+    `stride` is the number of episodes per task. Replacements have sample numbers above it.
+    """
+    own = [tasks[i] for i in own_places(tasks)]
+    none = CollectStatistics(collections.Counter())
+    found = gather_episodes(lambda: (play(collector, own).trajectories, none))
+    episodes = [trajectory for trajectories, _ in found for trajectory in trajectories]
+    return play(None, tasks, finished={(t.item_id, t.sample % stride): t for t in episodes})
+
+
 def save_or_stop(run: Run, now: LoopState) -> None:
     """Saves a checkpoint if one is due; raises GuardStop or StopRequested if the run must end."""
     if run.is_save_due(now.step) or now.stop is not None:
         run.save(now)
     if now.stop is not None:
         raise GuardStop(f"stopped after step {now.step}, which is saved: {now.stop}")
-    if run.should_stop():
+    if run.should_stop.agreed():
         raise StopRequested(f"stopped after step {now.step}")

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import jax
 import numpy as np
 
+from agentgym_jax import processes
 from agentgym_jax.data.encoding import encode, train_on_text
 from agentgym_jax.data.pipeline import Batches
 from agentgym_jax.data.tasks import Task
@@ -31,6 +32,7 @@ from agentgym_jax.learner.episode_selection import MEASURES, WEIGHTINGS, Rule, s
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.limits import OneOf
 from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
+from agentgym_jax.rollout.shared import collect_shared, is_stopped
 from agentgym_jax.run_folder import RunFolderError
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.telemetry.metrics import add_environment
@@ -217,7 +219,8 @@ def _explore(run: Run, parts: Parts, explorer: TrainState | None, number: int) -
         parts.agent.set_params(explorer.params, version=step)
     for kind in missing:
         episodes = _collect(run, parts, files[kind], step, f"exploring, round {number}")
-        folder.write_trajectories(step, [to_record(t) for t in episodes], kind)
+        own = processes.own_part(len(episodes))
+        folder.write_trajectories(step, [to_record(episodes[i]) for i in own], kind)
     return [from_record(r) for kind in files for r in folder.read_trajectories(step, kind)]
 
 
@@ -252,13 +255,14 @@ def _collect(
         for task in tasks
         for sample in range(settings.samples)
     ]
-    episodes, _ = parts.agent.collector.collect(
+    episodes, _ = collect_shared(
+        parts.agent.collector,
         requests,
         replacement_stride=settings.samples,
         on_progress=run.progress(phase),
         should_stop=run.should_stop,
     )
-    if run.should_stop():
+    if is_stopped(episodes):
         raise StopRequested(f"stopped while exploring after step {step}")
     return episodes
 

@@ -6,18 +6,19 @@ from typing import Any
 
 from absl import logging
 
+from agentgym_jax import processes
 from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.encoding import common_prompts
 from agentgym_jax.data.tasks import canonical_item_id
 from agentgym_jax.jobs.config.agent import AgentSettings
 from agentgym_jax.jobs.config.model import Model
-from agentgym_jax.jobs.config.sections import call
+from agentgym_jax.jobs.config.sections import ConfigError, call
 from agentgym_jax.jobs.config.settings import AS_DATA
 from agentgym_jax.jobs.environments import Environments, check_disjoint
 from agentgym_jax.rollout.agents import SampledRows
 from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.sampling.sampler import Sampler
-from agentgym_jax.sharding import reshard
+from agentgym_jax.sharding import reshard, rewrap
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,9 +37,23 @@ class SampledAgent:
 
     def set_params(self, params: Any, *, version: int) -> None:
         """Gives the sampler the learner's weights after `version` steps, without a host copy."""
-        policy = self.model.decode_policy
-        shardings = policy.param_shardings(self.model.decode_layout)
-        self.sampler.set_params(reshard(params, shardings, policy.dtype), version=version)
+        shardings = self.model.spread_shardings
+        self.set_spread_params(
+            reshard(params, shardings, self.model.decode_policy.dtype), version=version
+        )
+
+    def set_spread_params(self, params: Any, *, version: int) -> None:
+        """Gives the sampler weights with the type and shardings of `spread_params`."""
+        if self.model.decode_layout is not None:
+            policy = self.model.decode_policy
+            params = rewrap(params, policy.param_shardings(self.model.decode_layout))
+        self.sampler.set_params(params, version=version)
+
+    @property
+    def spread_params(self) -> Any:
+        """Weights of the samplers of all processes, as arrays on all devices."""
+        shardings, params = self.model.spread_shardings, self.sampler.params
+        return params if shardings is None else rewrap(params, shardings)
 
 
 def match_prompts(
@@ -83,10 +98,16 @@ def build_agent(
     settings: AgentSettings, model: Model, environments: Environments, max_episodes: int
 ) -> SampledAgent:
     """Builds the collector and its sampler without weights; `max_episodes` limits the rows."""
-    layout = model.decode_policy.layout
+    layout, rows = model.decode_policy.layout, settings.sampler["rows"]
     shards = layout.shards("batch") if layout is not None else 1
+    if rows % (processes.count() * shards):
+        step = processes.count() * shards
+        raise ConfigError(
+            f"config.sampler.rows={rows} cannot be divided over {processes.count()} processes with "
+            f"{shards} groups of devices each; set {-(-rows // step) * step}"
+        )
     useful_rows = -(-max(1, max_episodes) // shards) * shards
-    options = {**settings.sampler, "rows": min(settings.sampler["rows"], useful_rows)}
+    options = {**settings.sampler, "rows": min(rows // processes.count(), useful_rows)}
     stop_ids = model.renderer.stop_ids
     sampler = call(Sampler, "sampler", options, policy=model.decode_policy, stop_ids=stop_ids)
     collector = Collector(

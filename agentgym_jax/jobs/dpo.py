@@ -14,6 +14,7 @@ import numpy as np
 from absl import logging
 
 from agentgym_jax import batch as batching
+from agentgym_jax import processes
 from agentgym_jax.batch import TokenBatch
 from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.encoding import encode
@@ -41,6 +42,7 @@ from agentgym_jax.learner.preference import (
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.learner.update import make_score, put_limit, put_position
 from agentgym_jax.limits import OneOf, Range
+from agentgym_jax.sharding import to_host
 from agentgym_jax.text.chat import ChatRenderer, EncodedConversation
 
 _SCORE_CHUNK = 256  # number of conversations packed together for scoring
@@ -218,7 +220,7 @@ def _reference_logprobs(
     The log-probabilities are computed once; the run folder keeps them for a resumed run.
     """
     path = run.folder.path / "reference" / f"{_digest(members)}.npy"
-    if path.exists():
+    if processes.broadcast(path.exists()):
         lengths = [len(member.tokens) for member in members]
         return np.split(np.load(path, allow_pickle=False), np.cumsum(lengths)[:-1])
     settings, model = parts.settings.learning, parts.model
@@ -227,9 +229,9 @@ def _reference_logprobs(
     params = model.initial_params(run.seed)
 
     def score_batch(batch: TokenBatch) -> np.ndarray:
-        if run.should_stop():
+        if run.should_stop.agreed():
             raise StopRequested("stopped before the first step; the reference is computed again")
-        return jax.device_get(score(params, batch)[0])
+        return to_host(score(params, batch)[0])
 
     found: list[np.ndarray] = []
     for start in range(0, len(members), _SCORE_CHUNK):
@@ -242,7 +244,8 @@ def _reference_logprobs(
             micro_rows=settings.micro_rows,
             layout=model.layout,
         )
-    _save(path, np.concatenate(found))
+    if processes.is_writer():
+        _save(path, np.concatenate(found))
     return found
 
 

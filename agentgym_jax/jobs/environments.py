@@ -88,7 +88,7 @@ def open_environments(
             [name for name in embedded if name not in transports],
             modules=modules,
             options=options,
-            log_folder=folder.logs,
+            log_folder=folder.process_logs,
             arguments=[f"--workers={agent.env_server.workers}"],
         )
     )

@@ -34,7 +34,7 @@ from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.models.sources import ModelSource
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.sampling.options import SamplingOptions
-from agentgym_jax.sharding import make_mesh
+from agentgym_jax.sharding import make_layouts
 from agentgym_jax.telemetry.console import RunConsole
 
 # Keys that may change when an evaluation is resumed, because episodes do not depend on them.
@@ -114,7 +114,7 @@ def _top_level(seed: Seed) -> None:
 def parse(config: Mapping[str, Any]) -> _Settings:
     """Parses a plain config and checks all its sections."""
     check_top(config, ("model", "tokenizer", "mesh", "endpoint", *AGENT_SECTIONS), _top_level)
-    check(make_mesh, "mesh", section(config, "mesh"), devices=None)
+    check(make_layouts, "mesh", section(config, "mesh"), devices=None, process_index=None)
     has_weights = find_agent_kind(section(config, "model")["source"]) is AgentKind.MODEL
     return _Settings(
         **vars(parse_agent(config, RolloutSettings)),

@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from agentgym_jax import processes
 from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.jobs.agents import SampledAgent, build_agent, match_prompts
 from agentgym_jax.jobs.config.agent import AgentSettings
@@ -16,11 +17,11 @@ from agentgym_jax.jobs.config.model import (
     build_model,
     resolve_source,
 )
-from agentgym_jax.jobs.config.sections import ConfigError, check, parse_section, section
+from agentgym_jax.jobs.config.sections import check, parse_section, section
 from agentgym_jax.jobs.config.settings import CheckpointSettings, parse_guards
 from agentgym_jax.jobs.environments import open_environments
 from agentgym_jax.jobs.run import Run, StopFlag, open_run
-from agentgym_jax.sharding import make_mesh
+from agentgym_jax.sharding import make_layouts
 from agentgym_jax.telemetry.console import format_count
 from agentgym_jax.telemetry.guards import GuardSettings
 
@@ -33,7 +34,6 @@ class JobSettings:
       logprob_chunk: Number of tokens whose logits exist at the same time.
       title: Title of the console.
       max_episodes: Number of episodes of the largest rollout; an evaluation may have more episodes.
-      one_device_for: Name of the config key that requires a mesh of one device; empty for none.
     """
 
     model: ModelSettings
@@ -44,7 +44,6 @@ class JobSettings:
     logprob_chunk: int
     title: str
     max_episodes: int = 0
-    one_device_for: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Parts:
 
 def parse_job(config: Mapping[str, Any], logprob_chunk: int, **options: Any) -> JobSettings:
     """Parses and checks `JOB_SECTIONS`; `options` are further fields of the result."""
-    check(make_mesh, "mesh", section(config, "mesh"), devices=None)
+    check(make_layouts, "mesh", section(config, "mesh"), devices=None, process_index=None)
     return JobSettings(
         model=parse_section(config, "model", ModelSettings),
         tokenizer=parse_section(config, "tokenizer", TokenizerSettings),
@@ -99,11 +98,6 @@ def open_job(
     agent_settings: AgentSettings | None = settings.agent
     source = resolve_source(settings.model)
     layouts = build_layouts(settings.mesh)
-    if settings.one_device_for and layouts != (None, None):
-        raise ConfigError(
-            f"config.{settings.one_device_for} needs a mesh of one device: learner and sampler "
-            "would start programs on several devices in different orders, which may deadlock"
-        )
     facts = {"model": settings.model.source}
     if agent_settings is not None:
         facts["environments"] = ", ".join(agent_settings.environments)
@@ -111,24 +105,27 @@ def open_job(
         run = stack.enter_context(
             open_run(config, workdir, stop, settings.checkpoint, settings.title, facts)
         )
-        environments = None
-        if agent_settings is not None:
-            run.console.phase("starting environments", 0, 1)
-            environments = open_environments(stack, agent_settings, run.folder)
-            pool = environments.pool
-            run.open_sessions = lambda: pool.open_sessions
-        run.console.phase("loading data", 0, 1)
-        data, conversations = load(run, settings, environments)
-        run.console.phase("preparing the tokenizer", 0, 1)
-        texts = (message.content for c in conversations for message in c.messages)
-        model = build_model(settings.model, settings.tokenizer, source, layouts, run.folder, texts)
-        run.console.fact("parameters", format_count(model.policy.num_parameters))
-        agent = None
-        if agent_settings is not None and environments is not None:
-            environments = match_prompts(environments, agent_settings, conversations)
-            held_out = agent_settings.evaluation.episodes(len(environments.eval_tasks))
-            max_episodes = max(settings.max_episodes, held_out)
-            agent = build_agent(agent_settings, model, environments, max_episodes)
-        parts = build(Parts(settings, model, agent, data))
-        run.folder.begin()
+        with processes.announcing_failures():
+            environments = None
+            if agent_settings is not None:
+                run.console.phase("starting environments", 0, 1)
+                environments = open_environments(stack, agent_settings, run.folder)
+                pool = environments.pool
+                run.open_sessions = lambda: pool.open_sessions
+            run.console.phase("loading data", 0, 1)
+            data, conversations = load(run, settings, environments)
+            run.console.phase("preparing the tokenizer", 0, 1)
+            texts = (message.content for c in conversations for message in c.messages)
+            model = build_model(
+                settings.model, settings.tokenizer, source, layouts, run.folder, texts
+            )
+            run.console.fact("parameters", format_count(model.policy.num_parameters))
+            agent = None
+            if agent_settings is not None and environments is not None:
+                environments = match_prompts(environments, agent_settings, conversations)
+                held_out = agent_settings.evaluation.episodes(len(environments.eval_tasks))
+                max_episodes = max(settings.max_episodes, held_out)
+                agent = build_agent(agent_settings, model, environments, max_episodes)
+            parts = build(Parts(settings, model, agent, data))
+            run.folder.begin()
         yield run, parts

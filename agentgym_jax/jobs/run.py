@@ -3,6 +3,9 @@
 import contextlib
 import dataclasses
 import importlib.metadata
+import json
+import os
+import pathlib
 import signal
 import threading
 import time
@@ -12,13 +15,14 @@ from typing import Any
 import jax
 from absl import logging
 
+from agentgym_jax import processes
 from agentgym_jax.jobs.config.sections import ConfigError
 from agentgym_jax.jobs.config.settings import CheckpointSettings
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.learner.controller_state import ControllerState
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.native import library
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.run_folder import RunFolder, flatten, git_state
 from agentgym_jax.telemetry import machine
 from agentgym_jax.telemetry.console import RunConsole
 from agentgym_jax.telemetry.guards import History
@@ -53,8 +57,16 @@ class StopFlag:
         self._signal = signal.SIGTERM
 
     def __call__(self) -> bool:
-        """Returns True if a stop was requested."""
+        """Returns True if a stop was requested from this process, or soon after, from another."""
+        if self._event.is_set():
+            processes.request_stop()
+        elif processes.is_stop_requested():
+            self._event.set()
         return self._event.is_set()
+
+    def agreed(self) -> bool:
+        """Returns the same answer in all processes, which must call this method together."""
+        return bool(processes.broadcast(self(), "stop"))
 
     @property
     def exit_status(self) -> int:
@@ -174,7 +186,7 @@ class Run:
         The metrics file reaches the disk before the checkpoint. Step 0 is never saved: a run
         without a checkpoint starts again from the same weights.
         """
-        if now.step == 0 or self.checkpoints.latest_step() == now.step:
+        if now.step == 0 or self.checkpoints.newest == now.step:
             return
         started = time.perf_counter()
         self.console.phase("checkpoint", 0, 1)
@@ -202,10 +214,9 @@ class Run:
         Raises:
           ValueError: The checkpoint was written by another run.
         """
-        step = self.checkpoints.latest_step()
+        step = self.checkpoints.newest
         if step is None:
-            self.writer.truncate_after(-1)
-            self.folder.remove_trajectories_after(-1)
+            self._remove_after(-1)
             return None
         state, extra = self.checkpoints.restore(step, abstract_state)
         if (extra["step"], extra["seed"]) != (step, self.seed):
@@ -213,8 +224,7 @@ class Run:
                 f"checkpoint {step} of {self.folder.path} says step {extra['step']}, seed "
                 f"{extra['seed']}; this run has seed {self.seed}. It is not a checkpoint of this run."
             )
-        self.writer.truncate_after(step)
-        self.folder.remove_trajectories_after(step)
+        self._remove_after(step)
         self.console.note(f"resumed after step {step}")
         controllers = extra["controllers"]
         return LoopState(
@@ -224,6 +234,12 @@ class Run:
             History.from_json(extra["guards"]),
             controllers and ControllerState.from_json(controllers),
         )
+
+    def _remove_after(self, step: int) -> None:
+        """Removes metrics and trajectories of later steps."""
+        self.writer.truncate_after(step)
+        if processes.is_writer():
+            self.folder.remove_trajectories_after(step)
 
 
 def device_name(device: jax.Device) -> str:
@@ -240,12 +256,38 @@ def open_folder(
     """Locks a run folder; if it has a run, only `adjustable` keys of the config may differ."""
     with RunFolder(workdir) as folder, contextlib.ExitStack() as stack:
         devices = [device_name(device) for device in jax.devices()]
-        try:
-            folder.start(config, devices=devices, machine=library.machine(), adjustable=adjustable)
-        except ValueError as error:
-            raise ConfigError(str(error)) from error
-        stack.callback(folder.withdraw)
+        if processes.is_writer():
+            facts = library.machine() | {"processes": processes.count()}
+            try:
+                folder.start(config, devices=devices, machine=facts, adjustable=adjustable)
+            except ValueError as error:
+                raise ConfigError(str(error)) from error
+            stack.callback(folder.withdraw)
+        folder.attach()
         yield folder
+
+
+def check_processes(config: Mapping[str, Any], workdir: str) -> None:
+    """Checks that all processes have the same config, code and newest checkpoint.
+
+    Raises:
+      ProcessesError: Two processes differ. No file has been written yet.
+    """
+    if processes.count() == 1:
+        return
+    checkpoints, newest = RunFolder(workdir).checkpoints, None
+    if checkpoints.is_dir():
+        newest = Checkpoints(checkpoints, max_to_keep=1, read_only=True).latest_step()
+    facts = {f"config.{key}": json.dumps(value) for key, value in flatten(config).items()}
+    processes.check_equal(
+        {
+            "code": str(git_state(pathlib.Path(__file__).parents[1])),
+            **{f"version of {p}": importlib.metadata.version(p) for p in ("jax", "flax", "optax")},
+            **facts,
+            "number of devices": str(jax.local_device_count()),
+            "newest checkpoint": str(newest),
+        }
+    )
 
 
 @contextlib.contextmanager
@@ -262,6 +304,7 @@ def open_run(
         names = parse_loggers(config["loggers"])
     except ValueError as error:
         raise ConfigError(f"config.{error}") from error
+    check_processes(config, workdir)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(open_folder(config, workdir, ADJUSTABLE))
         compilations = machine.CompilationCounter()
@@ -273,12 +316,18 @@ def open_run(
             )
         )
         devices = f"{jax.device_count()} x {device_name(jax.devices()[0])}"
+        if processes.count() > 1:
+            devices += f" in {processes.count()} processes"
         header = {**facts, "devices": devices, "workdir": str(folder.path)}
-        first_step = checkpoints.latest_step() or 0
+        # Process 0 shows the progress and writes the metrics of all.
+        stream, is_writer = None, processes.is_writer()
+        if not is_writer:
+            stream, names = stack.enter_context(open(os.devnull, "w", encoding="utf-8")), []
+        total_steps, first_step = config["total_steps"], checkpoints.newest or 0
         console = stack.enter_context(
-            RunConsole(title, header, config["total_steps"], first_step=first_step)
+            RunConsole(title, header, total_steps, first_step=first_step, stream=stream)
         )
-        writer = stack.enter_context(MetricWriter(folder.metrics_path))
+        writer = stack.enter_context(MetricWriter(folder.metrics_path, is_enabled=is_writer))
         loggers = stack.enter_context(open_loggers(names, folder, config))
         yield Run(
             folder=folder,
@@ -287,7 +336,7 @@ def open_run(
             loggers=loggers,
             checkpoints=checkpoints,
             checkpoint_settings=checkpoint_settings,
-            total_steps=config["total_steps"],
+            total_steps=total_steps,
             seed=config["seed"],
             should_stop=stop,
             compilations=compilations,

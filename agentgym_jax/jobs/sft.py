@@ -10,6 +10,7 @@ import jax
 import optax
 
 from agentgym_jax import batch as batching
+from agentgym_jax import processes
 from agentgym_jax.algorithms import losses
 from agentgym_jax.data.encoding import encode
 from agentgym_jax.data.pipeline import Batches, batches
@@ -66,7 +67,7 @@ def warm_start(run: Run, parts: Parts, params: Any) -> Any:
     folder, phase = run.folder.path / "warm_start", "warm start (SFT)"
     folder.mkdir(exist_ok=True)
     with Checkpoints(folder / "checkpoints", max_to_keep=1) as checkpoints:
-        if checkpoints.latest_step() == settings.steps:
+        if checkpoints.newest == settings.steps:
             return checkpoints.restore_params(settings.steps, model.abstract_params())
         optimizer, sft_step = make_sft_step(model, settings, parts.settings.logprob_chunk)
         # With the messages of the run's episodes, a conversation starts like an episode.
@@ -75,11 +76,13 @@ def warm_start(run: Run, parts: Parts, params: Any) -> Any:
         data = make_batches(encoded, settings, run.seed)
         state = train_state.create(model.policy, optimizer, params, model.layout)
         # An interrupted warm start is repeated from its beginning, so its old metrics are removed.
-        (folder / "metrics.jsonl").unlink(missing_ok=True)
+        is_writer = processes.is_writer()
+        if is_writer:
+            (folder / "metrics.jsonl").unlink(missing_ok=True)
         run.begin(phase, settings.steps)
-        with MetricWriter(folder / "metrics.jsonl") as writer:
+        with MetricWriter(folder / "metrics.jsonl", is_enabled=is_writer) as writer:
             for step in range(settings.steps):
-                if run.should_stop():
+                if run.should_stop.agreed():
                     raise StopRequested("stopped during the warm start; it will be done again")
                 state, metrics = sft_step(state, data, step)
                 writer.write(step + 1, metrics)

@@ -16,7 +16,7 @@ import os
 import pathlib
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -25,6 +25,7 @@ import tensorstore
 from absl import logging
 from orbax.checkpoint import checkpoint_managers
 
+from agentgym_jax import processes
 from agentgym_jax.learner.train_state import TrainState, describe_arrays, list_differences
 from agentgym_jax.run_folder import disk_advice
 
@@ -68,8 +69,12 @@ class Checkpoints:
             if not self._directory.is_dir():
                 raise CheckpointError(f"no checkpoints: {self._directory} does not exist")
             return
-        if self._directory.is_dir():
-            _set_aside_incomplete(self._directory)
+        with processes.writer_first():
+            if processes.is_writer() and self._directory.is_dir():
+                _set_aside_incomplete(self._directory)
+        # Taken from process 0, because all processes must restore and save the same steps.
+        found = self.latest_step() if self._directory.is_dir() else None
+        self._newest_found: int | None = processes.broadcast(found, "checkpoint")
         _leave_counters_alone()
         policies = [checkpoint_managers.LatestN(max_to_keep)]
         if keep_every is not None:
@@ -120,6 +125,11 @@ class Checkpoints:
             )
         if not is_started:
             raise CheckpointError(f"checkpoint {step} in {self._directory} was not started")
+
+    @property
+    def newest(self) -> int | None:
+        """Step of the newest checkpoint found at the start or saved since then; None if none."""
+        return self._newest_found if self._newest_started is None else self._newest_started
 
     def steps(self) -> list[int]:
         """Returns the steps of all complete checkpoints, oldest first."""
@@ -265,9 +275,13 @@ def _digest(path: pathlib.Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _digests(folder: pathlib.Path) -> dict[str, str]:
-    """Returns the sha256 of every file that is restored, by the file's path inside the folder."""
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in _UNSEALED)
+def _files(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Returns every file that is restored."""
+    return sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in _UNSEALED)
+
+
+def _digests(folder: pathlib.Path, files: Sequence[pathlib.Path]) -> dict[str, str]:
+    """Returns the SHA-256 of files, by the file's path inside the folder."""
     with concurrent.futures.ThreadPoolExecutor(8) as pool:  # hashing releases the GIL
         values = pool.map(_digest, files)
         return {str(f.relative_to(folder)): value for f, value in zip(files, values, strict=True)}
@@ -280,7 +294,7 @@ def _seal(directory: pathlib.Path) -> None:
         if folder.is_dir() and not sealed.exists():
             # The file is renamed when it is complete, so that a full disk leaves no partial file.
             half = folder / f"{_DIGESTS}.half"
-            half.write_text(json.dumps(_digests(folder), indent=1))
+            half.write_text(json.dumps(_digests(folder, _files(folder)), indent=1))
             half.replace(sealed)
 
 
@@ -296,14 +310,20 @@ def _set_aside_incomplete(directory: pathlib.Path) -> None:
 
 
 def _faults(folder: pathlib.Path) -> list[str]:
-    """Describes the files that are missing or do not match their digests."""
+    """Describes the files that are missing or do not match their digests.
+
+    Each process of the run reads a part of the files.
+    """
     try:
         expected = json.loads((folder / _DIGESTS).read_text())
     except (OSError, ValueError) as error:
         return [f"{_DIGESTS} cannot be read ({error})"]
-    found = _digests(folder)
-    return [
+    names = sorted(expected)[processes.index() :: processes.count()]
+    files = [folder / name for name in names]
+    found = _digests(folder, [file for file in files if file.is_file()])
+    own = [
         f"{name} {'has changed since it was written' if name in found else 'is missing'}"
-        for name, value in expected.items()
-        if found.get(name) != value
+        for name in names
+        if found.get(name) != expected[name]
     ]
+    return [fault for faults in processes.gather(own, "checkpoint") for fault in faults]

@@ -16,7 +16,7 @@ from agentgym_jax.learner import accumulation
 from agentgym_jax.learner.train_state import TrainState, state_shardings
 from agentgym_jax.learner.update import put_batch, score_tokens
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.sharding import Layout, constrain_rows
+from agentgym_jax.sharding import Layout, constrain_rows, put
 
 Metrics = dict[str, jax.Array]
 PairLoss = Callable[[jax.Array, float], jax.Array]
@@ -110,7 +110,7 @@ def put_pairs(batch: PreferenceBatch, layout: Layout | None = None) -> Preferenc
     weights, replicated = batch.pair_weights, None
     if layout is not None:
         replicated = layout.sharding((None, None), weights.shape)
-    return PreferenceBatch(put_batch(batch.tokens, layout), jax.device_put(weights, replicated))
+    return PreferenceBatch(put_batch(batch.tokens, layout), put(weights, replicated))
 
 
 def sigmoid(log_ratio_P: jax.Array, beta: float) -> jax.Array:

@@ -17,7 +17,7 @@ from agentgym_jax.learner.train_state import TrainState, state_shardings
 from agentgym_jax.learner.value_update import SharedCritic, value_means, value_sums
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import TokenLogprobs, token_logprobs
-from agentgym_jax.sharding import Layout, constrain_rows
+from agentgym_jax.sharding import Layout, constrain_rows, put
 
 Metrics = dict[str, jax.Array]
 Update = Callable[..., tuple[TrainState, Metrics]]
@@ -36,17 +36,17 @@ def put_batch(batch: TokenBatch, layout: Layout | None = None) -> TokenBatch:
     if layout is None:
         return jax.tree.map(jax.device_put, batch)
     axes = (None,) * (batch.tokens.ndim - 2) + ("batch", "length")
-    return jax.tree.map(lambda x: jax.device_put(x, layout.sharding(axes, x.shape)), batch)
+    return jax.tree.map(lambda x: put(x, layout.sharding(axes, x.shape)), batch)
 
 
 def put_limit(limit: float, layout: Layout | None = None) -> jax.Array:
     """Copies a `grad_limit` to the devices of the batch."""
-    return jax.device_put(np.float32(limit), layout and layout.sharding((), ()))
+    return put(np.float32(limit), layout and layout.sharding((), ()))
 
 
 def put_position(position: int, layout: Layout | None = None) -> jax.Array:
     """Copies a `position` to the devices of the batch."""
-    return jax.device_put(np.int32(position), layout and layout.sharding((), ()))
+    return put(np.int32(position), layout and layout.sharding((), ()))
 
 
 def score_tokens(

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import huggingface_hub
-import jax
 import jax.numpy as jnp
 import numpy as np
 import safetensors.numpy
@@ -17,7 +16,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from agentgym_jax.models.config import DecoderConfig, to_hf_config
 from agentgym_jax.models.hf_tensors import INDEX_FILE, RULES, StoredTensor, find_tensors
 from agentgym_jax.models.policy import Params, Policy
-from agentgym_jax.sharding import Layout
+from agentgym_jax.sharding import Layout, put
 
 MAX_SHARD_BYTES = 5 * 10**9  # default of huggingface_hub
 TOKENIZER_FILES = (
@@ -53,7 +52,7 @@ def load_hf(
         parts = value if rule.is_stacked else value[None]
         for part, name in zip(parts, rule.names(len(parts)), strict=True):
             part[...] = rule.from_stored(tensors[name].read(), part.shape)
-        params[path] = jax.device_put(value, shardings[path] if layout else None)
+        params[path] = put(value, shardings[path] if layout else None)
     return unflatten_dict(params)
 
 

@@ -117,6 +117,7 @@ class Collector:
         on_progress: Callable[[int, int, int], None],
         should_stop: Callable[[], bool],
         on_episode: Callable[[int, Trajectory], None] | None = None,
+        is_part: bool = False,
     ) -> tuple[list[Trajectory], CollectStatistics]:
         """Collects the episodes of all requests.
 
@@ -127,13 +128,22 @@ class Collector:
           on_progress: Callback with (finished episodes, total episodes, sampled tokens).
           should_stop: Function that is polled. If it returns True, running episodes end as ABORTED.
           on_episode: Callback with the index of a request and its finished episode.
+          is_part: True if other processes collect further episodes of the same call. The caller
+              then calls `check_collected` with all episodes.
 
         Returns:
           One trajectory per request, in the order of the requests, and the statistics.
+
+        Raises:
+          ServerUnavailable: An environment served no episode, or failed for too long.
+          ContextTooSmallError: No prompt fits the token limit.
         """
-        return _Rollout(
+        collected = _Rollout(
             self, requests, replacement_stride, on_progress, should_stop, on_episode
         ).run()
+        if not is_part:
+            check_collected(requests, collected[0])
+        return collected
 
 
 class _Rollout:
@@ -177,10 +187,7 @@ class _Rollout:
             self._abort("the rollout failed")
             raise
         self.statistics.seconds = time.perf_counter() - started
-        trajectories = [self._done[i] for i in range(len(self._slots))]
-        _check_prompts_fit(trajectories)
-        check_some_served([slot.request.task for slot in self._slots], trajectories)
-        return trajectories, self.statistics
+        return [self._done[i] for i in range(len(self._slots))], self.statistics
 
     def _meet_environments(self, timeout_s: float) -> bool:
         """Starts episodes and passes replies to the rows; returns True if replies are pending."""
@@ -322,6 +329,12 @@ class _Rollout:
                     self._finish(index)
         finally:
             self._rows.stop()
+
+
+def check_collected(requests: Sequence[EpisodeRequest], trajectories: Sequence[Trajectory]) -> None:
+    """Raises an error if no prompt fits, or if an environment served none of its episodes."""
+    _check_prompts_fit(trajectories)
+    check_some_served([request.task for request in requests], trajectories)
 
 
 def _check_prompts_fit(trajectories: Sequence[Trajectory]) -> None:

@@ -32,9 +32,13 @@ class MetricWriter:
     is the step of the last line; None if the file has no line.
     """
 
-    def __init__(self, path: str | os.PathLike):
-        """Opens `path` for appending; first removes a partial last line left by a killed run."""
+    def __init__(self, path: str | os.PathLike, *, is_enabled: bool = True):
+        """Opens `path` for appending; first removes a partial last line left by a killed run.
+
+        With `is_enabled=False` the file is only read, because another process writes it.
+        """
         self.path = pathlib.Path(path)
+        self._is_enabled = is_enabled
         self._file: IO[str] | None = None
         self.last_step: int | None = None
         self.truncate_after(math.inf)
@@ -44,9 +48,11 @@ class MetricWriter:
         self.close()
         kept = [line for line in _read_lines(self.path) if line[1]["step"] <= step]
         text = "".join(line + "\n" for line, _ in kept)
+        self.last_step = kept[-1][1]["step"] if kept else None
+        if not self._is_enabled:
+            return
         if not self.path.exists() or self.path.read_bytes() != text.encode():
             write_atomic(self.path, text)
-        self.last_step = kept[-1][1]["step"] if kept else None
         self._file = open(self.path, "a", encoding="utf-8", newline="\n")
 
     def write(self, step: int, metrics: Mapping[str, Any]) -> dict[str, float]:
@@ -55,7 +61,7 @@ class MetricWriter:
         Raises ValueError for invalid names, steps and values. If the disk is full, raises
         RunFolderError and closes this writer; readers skip a partial line at the end of the file.
         """
-        if self._file is None:
+        if self._file is None and self._is_enabled:
             raise ValueError(f"{self.path} is closed; make a new MetricWriter to continue")
         if self.last_step is not None and step <= self.last_step:
             raise ValueError(
@@ -70,7 +76,13 @@ class MetricWriter:
             values["run/nonfinite_metrics"] = float(len(bad))
         line: dict[str, float | None] = {"step": int(step), "time": round(time.time(), 3)}
         line |= {k: v if math.isfinite(v) else None for k, v in values.items()}
-        text = json.dumps(line, allow_nan=False) + "\n"
+        self._append(json.dumps(line, allow_nan=False) + "\n")
+        self.last_step = step
+        return values
+
+    def _append(self, text: str) -> None:
+        if self._file is None:
+            return
         with disk_errors(self.path):
             try:
                 self._file.write(text)
@@ -80,8 +92,6 @@ class MetricWriter:
                 with contextlib.suppress(OSError):  # closing the file tries to write again
                     file.close()
                 raise
-        self.last_step = step
-        return values
 
     def sync(self) -> None:
         """Waits until all lines are on disk, so that no checkpoint is newer than the metrics."""

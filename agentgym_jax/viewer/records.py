@@ -11,6 +11,7 @@ from typing import Any
 
 import tokenizers
 
+from agentgym_jax.run_folder import trajectory_shards
 from agentgym_jax.text.tokenizer import BYTE_ALPHABET
 from agentgym_jax.trajectory import TokenSource
 
@@ -46,13 +47,14 @@ def trajectory_files(folder: pathlib.Path) -> list[TrajectoryFile]:
 
 
 def read_records(path: pathlib.Path) -> Iterator[dict[str, Any]]:
-    """Yields the records of a file; raises ValueError for a line that is not JSON."""
-    with open(path, encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                yield json.loads(line)
-            except json.JSONDecodeError as error:
-                raise ValueError(f"{path}, line {number} is not JSON: {error.msg}") from None
+    """Yields the records of a file and of its shards; raises ValueError for invalid JSON."""
+    for shard in trajectory_shards(path):
+        with open(shard, encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    yield json.loads(line)
+                except json.JSONDecodeError as error:
+                    raise ValueError(f"{shard}, line {number} is not JSON: {error.msg}") from None
 
 
 def environment_of(item_id: str) -> tuple[str, int | None]:

@@ -104,7 +104,7 @@ def smoke(c):
     """
     c.model = common.tiny_model()
     c.tokenizer.source = "bytes"
-    c.mesh = dict(data=1, fsdp=1, tensor=1)
+    c.mesh = dict(data=1, fsdp=1, tensor=1, decode_tensor=0)
     c.total_steps = 3 * 2
     c.env_server.transport = "inprocess"
     c.environments.textcraft.instructions = "Craft."

@@ -50,7 +50,7 @@ def get_config(size, horizon, scripts, eval_turns):
     common.check_known("size", size, HUB)
     common.check_known("horizon", horizon, scripts)
     c = common.base()
-    c.mesh = dict(data=1, fsdp=-1, tensor=1)
+    c.mesh = dict(data=1, fsdp=-1, tensor=1, decode_tensor=0)
     # <env>_train.sh: pure_agent_model_name
     c.model.source = f"Qwen/Qwen2.5-{HUB[size]}-Instruct"
     c.algorithm = grpo()

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import jax
 from absl import logging
 
+from agentgym_jax import processes
 from agentgym_jax.jobs.config.sections import ConfigError, call
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.limits import OneOf, Range
@@ -17,7 +18,7 @@ from agentgym_jax.models.config import PRESETS, DecoderConfig, to_hf_config
 from agentgym_jax.models.policy import DTYPES, REMAT_POLICIES, Policy
 from agentgym_jax.models.sources import ModelSource
 from agentgym_jax.run_folder import RunFolder, write_atomic
-from agentgym_jax.sharding import DECODE_RULES, TRAIN_RULES, Layout, make_mesh
+from agentgym_jax.sharding import Layout, make_layouts, spread_layout
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.template import CHATML, COMPACT
 from agentgym_jax.text.tokenizer import Tokenizer, load_tokenizer
@@ -100,6 +101,13 @@ class Model:
     renderer: ChatRenderer
     source: ModelSource | None
 
+    @property
+    def spread_shardings(self):
+        """Shardings of the sampler's weights on the devices of all processes; None for one device."""
+        if self.layout is None or self.decode_layout is None:
+            return None
+        return self.decode_policy.param_shardings(spread_layout(self.layout, self.decode_layout))
+
     def initial_params(self, seed: int):
         """Returns the float32 weights before training, loaded from the source or random."""
         if self.source is None:
@@ -137,10 +145,7 @@ def abstract_params(policy: Policy, layout: Layout | None):
 
 def build_layouts(mesh_options: Mapping[str, Any]) -> tuple[Layout | None, Layout | None]:
     """Builds the layouts of learner and sampler; None on a single device."""
-    mesh = call(make_mesh, "mesh", mesh_options)
-    if mesh.size == 1:
-        return None, None
-    return Layout(mesh, TRAIN_RULES), Layout(mesh, DECODE_RULES)
+    return call(make_layouts, "mesh", mesh_options)
 
 
 def resolve_source(settings: ModelSettings) -> ModelSource | None:
@@ -172,7 +177,8 @@ def build_model(
 
     `texts` are the training texts of a tokenizer with source `train`.
     """
-    tokenizer = _build_tokenizer(tokenizer_settings, source, folder, texts)
+    with processes.writer_first():  # the others load the tokenizer that process 0 saves
+        tokenizer = _build_tokenizer(tokenizer_settings, source, folder, texts)
     size = tokenizer.vocab_size
     if source is None:
         config = call(DecoderConfig, "model.architecture", settings.architecture, vocab_size=size)
@@ -184,7 +190,9 @@ def build_model(
             "not belong together"
         )
     layout, decode_layout = layouts
-    write_atomic(folder.model / "config.json", json.dumps(to_hf_config(config), indent=2) + "\n")
+    if processes.is_writer():
+        text = json.dumps(to_hf_config(config), indent=2) + "\n"
+        write_atomic(folder.model / "config.json", text)
     logging.info("policy with %.2f million parameters", Policy(config).num_parameters / 1e6)
     return Model(
         policy=Policy(config, dtype=settings.dtype, remat=settings.remat, layout=layout),

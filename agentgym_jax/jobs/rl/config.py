@@ -98,13 +98,11 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
     horizon = parse_horizons(section(config, "horizon"), agent.environments)
     algorithm = parse_section(config, "algorithm", AlgorithmSettings)
     rules = {"baseline": algorithm.baseline, "kl_reward": algorithm.kl_reward}
-    is_stale = agent.rollout.max_off_policy_steps > 0
     job = parse_job(
         config,
         algorithm.logprob_chunk,
         title=f"{algorithm.name} on {', '.join(agent.environments)}",
         max_episodes=agent.rollout.tasks_per_step * agent.rollout.group_size,
-        one_device_for="rollout.max_off_policy_steps=1" if is_stale else "",
     )
     settings = RLSettings(
         **vars(agent),

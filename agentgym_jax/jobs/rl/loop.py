@@ -20,6 +20,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from agentgym_jax import processes
 from agentgym_jax.client.errors import ServerUnavailable
 from agentgym_jax.jobs.after_step import Metrics, finish_step, log_step, save_or_stop
 from agentgym_jax.jobs.rl.build import RLParts
@@ -103,7 +104,7 @@ def train_step(
     )
     behaviour = None
     if settings.rollout.max_off_policy_steps:
-        behaviour = parts.agent.sampler.params
+        behaviour = parts.agent.spread_params
         if now.step + 1 < run.total_steps:
             rollouts.begin(controllers, now.step + 1)
 
@@ -135,11 +136,12 @@ def restore_or_create(run: Run, parts: RLParts) -> tuple[LoopState, Any]:
         now = LoopState(0, parts.create_state(reference), controllers=controllers)
     elif settings.rollout.max_off_policy_steps:
         policy = model.decode_policy
-        abstract = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, policy.dtype), policy.abstract_params()
-        )
+        shapes, shardings = policy.abstract_params(), model.spread_shardings
+        abstract = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, policy.dtype), shapes)
+        if shardings is not None:
+            abstract = jax.tree.map(lambda x, s: x.update(sharding=s), abstract, shardings)
         behaviour = run.checkpoints.restore_behaviour(now.step, abstract)
-        parts.agent.sampler.set_params(behaviour, version=now.step - 1)
+        parts.agent.set_spread_params(behaviour, version=now.step - 1)
         now = dataclasses.replace(now, behaviour=behaviour)
     return now, reference if settings.needs_reference else None
 
@@ -166,11 +168,15 @@ def update_controllers(
 
 
 def make_records(rollout: Rollout, experience: Experience) -> list[dict[str, Any]]:
-    """Returns records of all episodes of a step; records of kept episodes include advantages."""
+    """Returns the records of the episodes of a step that this process writes.
+
+    Records of kept episodes include advantages.
+    """
     size = rollout.sampled.size
     rows = {i * size + k: n * size + k for n, i in enumerate(rollout.kept) for k in range(size)}
     records = []
-    for i, trajectory in enumerate(rollout.sampled.trajectories):
+    for i in processes.own_part(len(rollout.sampled.trajectories)):
+        trajectory = rollout.sampled.trajectories[i]
         record = to_record(trajectory) | {"discarded": i not in rows}
         # the tokens of an episode without turns may not fit a row
         if i in rows and trajectory.turns:

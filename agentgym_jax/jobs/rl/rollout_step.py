@@ -21,6 +21,7 @@ from agentgym_jax.learner.controller_state import ControllerState
 from agentgym_jax.learner.experience import make_experience
 from agentgym_jax.rollout.collect import CollectStatistics
 from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
+from agentgym_jax.rollout.shared import collect_shared, is_stopped, share_statistics
 from agentgym_jax.trajectory import Trajectory
 
 
@@ -103,8 +104,9 @@ def collect_rollout(
             is_informative = np.concatenate([is_informative, experience.informative_P])
         if is_informative.sum() >= count:
             break
+    sampler_statistics = share_statistics(sampler.statistics)
     metrics = episode_metrics(
-        sampled.trajectories, statistics, sampler.statistics, sampled.tasks, environments
+        sampled.trajectories, statistics, sampler_statistics, sampled.tasks, environments
     )
     metrics |= horizon_metrics(sampled.limits, environments)
     if not settings.resamples:
@@ -155,15 +157,16 @@ def _rollout_round(
     ]
     turns = sorted({limit.turns for limit in limits})
     phase = f"rollout, horizon {turns[0]}" + (f" to {turns[-1]}" if len(turns) > 1 else "")
-    collected = parts.agent.collector.collect(
+    trajectories, statistics = collect_shared(
+        parts.agent.collector,
         requests,
         replacement_stride=rollout.group_size,
         on_progress=run.progress(phase + (f", round {number + 1}" if number else "")),
         should_stop=should_stop,
     )
-    if should_stop():
+    if is_stopped(trajectories):
         raise StopRequested(f"stopped while collecting step {step + 1}")
-    return collected
+    return trajectories, statistics
 
 
 class RolloutPrefetcher:
