@@ -370,7 +370,7 @@ class RunFolder:
                 for old in trajectory_shards(path):
                     # One process replaces its file atomically.
                     if old != path or processes.count() > 1:
-                        old.unlink()
+                        old.unlink(missing_ok=True)
         processes.gather(None, "trajectories")
         if not processes.is_writer():
             write_atomic(self.trajectories_path(step, kind, processes.index()), write)

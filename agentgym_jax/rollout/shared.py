@@ -69,7 +69,7 @@ def gather_episodes(
         error = unavailable
     message = {
         "episodes": [to_message(t) for t in trajectories],
-        "statistics": dataclasses.asdict(statistics),
+        "statistics": vars(statistics) | {"env_errors": dict(statistics.env_errors)},
         "error": None if error is None else [str(error.cause), error.message],
     }
     answers = processes.gather(message, _CHANNEL)
