@@ -50,11 +50,6 @@ class _State:
 
 _state = _State()
 
-# Held while a program starts on several devices. Two threads that start programs at the same time
-# could otherwise start them in a different order on each device, and their collectives would wait
-# for each other.
-launch_lock = threading.RLock()
-
 
 def start(coordinator: str | None, num_processes: int | None, process_id: int | None) -> None:
     """Connects this process to the others; must be called before the first use of a device.

@@ -8,6 +8,7 @@ import contextlib
 import contextvars
 import dataclasses
 import math
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -48,6 +49,10 @@ TRAIN_RULES: Mapping[str, MeshAxes] = {
 # Decoding reads every weight once per token, so gathering over fsdp would be slow.
 DECODE_RULES: Mapping[str, MeshAxes] = {**TRAIN_RULES, "embed": None}
 
+
+# Held while a program starts. Two threads that start programs at the same time could otherwise start
+# them in a different order on each device, and their collectives would wait for each other.
+launch_lock = threading.RLock()
 
 _platform: contextvars.ContextVar[str | None] = contextvars.ContextVar("platform", default=None)
 
@@ -241,7 +246,8 @@ def to_host(tree: Any) -> Any:
     def get(x: Any) -> Any:
         if not isinstance(x, jax.Array) or x.is_fully_addressable or x.is_fully_replicated:
             return x
-        return multihost_utils.process_allgather(x, tiled=True)
+        with launch_lock:
+            return multihost_utils.process_allgather(x, tiled=True)
 
     return jax.device_get(jax.tree.map(get, tree))
 

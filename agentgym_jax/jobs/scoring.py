@@ -8,7 +8,7 @@ import numpy as np
 from agentgym_jax import batch as batching
 from agentgym_jax.batch import TokenBatch
 from agentgym_jax.learner.update import put_batch
-from agentgym_jax.sharding import Layout, to_host
+from agentgym_jax.sharding import Layout, launch_lock, to_host
 
 Score = Callable[[TokenBatch], jax.Array | np.ndarray]
 
@@ -38,4 +38,8 @@ def put_micro_batches(batch: TokenBatch, layout: Layout | None) -> list[TokenBat
 
 def score_micro_batches(score: Score, micro_batches: Sequence[TokenBatch]) -> np.ndarray:
     """Returns the scores [M, B, T] of the tokens."""
-    return np.stack(to_host([score(batch) for batch in micro_batches]))
+    scores = []
+    for batch in micro_batches:
+        with launch_lock:
+            scores.append(score(batch))
+    return np.stack(to_host(scores))

@@ -21,6 +21,7 @@ from agentgym_jax.sampling import decode, prefill
 from agentgym_jax.sampling.options import SampledTurn, SamplingOptions, check_buckets
 from agentgym_jax.sampling.prefill import PrefixChunk
 from agentgym_jax.sampling.statistics import SamplerStatistics
+from agentgym_jax.sharding import launch_lock
 
 
 @dataclasses.dataclass
@@ -215,15 +216,16 @@ class Sampler:
             return
         started = time.perf_counter()
         state, members, row_B = self._select_rows()
-        self._cache, chunk = decode.decode_chunk(
-            self.policy,
-            self._params,
-            self._cache,
-            state,
-            np.int32(self._return_after_finished),
-            row_B,
-            steps=self._decode_steps,
-        )
+        with launch_lock:
+            self._cache, chunk = decode.decode_chunk(
+                self.policy,
+                self._params,
+                self._cache,
+                state,
+                np.int32(self._return_after_finished),
+                row_B,
+                steps=self._decode_steps,
+            )
         self._running = _Call(members, chunk, started)
 
     def finish(self) -> list[SampledTurn]:
@@ -280,7 +282,8 @@ class Sampler:
         for call in prefill.divide_lines(pairs, self.rows, width, self._shards):
             padded = [(0, self.rows) if pair is None else pair for pair in call]
             source, target = np.asarray(padded, np.int32).T
-            self._cache = decode.copy_rows(self._cache, source, target, self.policy.layout)
+            with launch_lock:
+                self._cache = decode.copy_rows(self._cache, source, target, self.policy.layout)
 
     def _prefill_chunks(self, waiting: Sequence[int]) -> None:
         """Computes one chunk per row; skips rows whose chunk another row computes in this call."""
@@ -304,7 +307,8 @@ class Sampler:
             in_bucket = [(slice_.row, slice_) for slice_ in slices if slice_.length == T]
             for call in prefill.divide_lines(in_bucket, self.rows, n, self._shards):
                 arrays = prefill.pack_slices(call, T, padding_row=self.rows)
-                self._cache = decode.prefill(self.policy, self._params, self._cache, *arrays)
+                with launch_lock:
+                    self._cache = decode.prefill(self.policy, self._params, self._cache, *arrays)
                 self.statistics.prefill_calls += 1
                 self.statistics.prefill_capacity += n * T
         for row in rows:

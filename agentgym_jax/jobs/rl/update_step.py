@@ -23,6 +23,7 @@ from agentgym_jax.learner.experience import Experience, mini_batch_rows, pack_ex
 from agentgym_jax.learner.optimizer import get_learning_rate
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.learner.update import put_batch, put_limit, put_position
+from agentgym_jax.sharding import launch_lock
 from agentgym_jax.telemetry import guards
 from agentgym_jax.telemetry.guards import Finding
 from agentgym_jax.trajectory import Trajectory
@@ -253,15 +254,17 @@ def _optimiser_step(
     critic, settings, layout = parts.critic, parts.settings, parts.model.layout
     position = put_position(policy_updates_before(settings, step) + number, layout)
     if critic is None or critic.update is None:
-        return parts.update(state, batch, grad_limit, position)
-    critic_state, value_metrics = critic.update(
-        state.critic, batch, put_position(updates_before(settings, step) + number, layout)
-    )
+        with launch_lock:
+            return parts.update(state, batch, grad_limit, position)
+    critic_position = put_position(updates_before(settings, step) + number, layout)
+    with launch_lock:
+        critic_state, value_metrics = critic.update(state.critic, batch, critic_position)
     if step < settings.critic.warmup_steps:
         return dataclasses.replace(state, critic=critic_state), value_metrics
-    state, metrics = parts.update(
-        dataclasses.replace(state, critic=None), batch, grad_limit, position
-    )
+    with launch_lock:
+        state, metrics = parts.update(
+            dataclasses.replace(state, critic=None), batch, grad_limit, position
+        )
     return dataclasses.replace(state, critic=critic_state), metrics | value_metrics
 
 
