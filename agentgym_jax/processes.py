@@ -98,7 +98,12 @@ def _is_in_cluster() -> bool:
     """Returns True if JAX detects a cluster with more than one process."""
     for cluster in clusters.ClusterEnv._cluster_types:
         if not cluster.opt_in_only_method and cluster.is_env_present():
-            return cluster.get_process_count() > 1
+            try:
+                return cluster.get_process_count() > 1
+            except (RuntimeError, ValueError, KeyError) as error:
+                text = "%s does not tell the number of processes (%s): this run has one"
+                logging.warning(text, cluster.__name__, error)
+                return False
     return False
 
 
@@ -197,7 +202,9 @@ def is_stop_requested() -> bool:
         return _state.is_stop_known
     now = time.monotonic()
     with _state.lock:
-        is_due, _state.next_poll = now >= _state.next_poll, max(_state.next_poll, now + _POLL_S)
+        is_due = now >= _state.next_poll
+        if is_due:
+            _state.next_poll = now + _POLL_S
     if is_due:
         _state.is_stop_known = _try_get(_STOP) is not None
     return _state.is_stop_known

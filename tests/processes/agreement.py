@@ -1,0 +1,93 @@
+"""Uses the functions of `agentgym_jax.processes` in one of several processes; prints JSON.
+
+python agreement.py SCENARIO --coordinator=... --num_processes=... --process_id=...
+"""
+
+import json
+import sys
+import time
+
+import jax
+import numpy as np
+
+from agentgym_jax import processes
+from agentgym_jax.client.errors import EnvCause, ServerUnavailable
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.rollout import shared
+
+
+def values():
+    """Exchanges values; returns those that this process has."""
+    index = processes.index()
+    gathered = [
+        processes.gather({"index": index, "array": np.full(3, index, np.int8)}) for _ in range(3)
+    ]
+    order = []
+    with processes.writer_first():
+        order = processes.broadcast(None, "unused") or [time.monotonic()]
+    return {
+        "index": [value["index"] for value in gathered[-1]],
+        "arrays": [value["array"].tolist() for value in gathered[-1]],
+        "types": sorted({str(value["array"].dtype) for value in gathered[0]}),
+        "broadcast": processes.broadcast(f"from {index}"),
+        "entered": processes.gather(order[0]),
+        "part": list(processes.own_part(7)),
+        "places": shared.own_places([Task("coin", i, "a") for i in (5, 5, 3, 9, 3)]),
+    }
+
+
+def difference():
+    """Compares facts of which one differs."""
+    processes.check_equal({"seed": "1"})
+    rates = ["1e-3", "1e-4"]
+    processes.check_equal({"seed": "1", "learning rate": rates[processes.index() > 0]})
+
+
+def failure():
+    """Fails in process 1 while the others wait for it."""
+    with processes.announcing_failures():
+        if processes.index() == 1:
+            raise OSError("the disk is full")
+        processes.gather(None)
+
+
+def outage():
+    """Loses the environment of process 1."""
+
+    def collect():
+        if processes.index() == 1:
+            raise ServerUnavailable(EnvCause.SERVER_GONE, "coin is gone")
+        return [], shared.CollectStatistics({})
+
+    shared.gather_episodes(collect)
+
+
+def stop():
+    """Requests a stop in process 1; returns the seconds until this process knows it."""
+    processes.gather(None)
+    started = time.monotonic()
+    if processes.index() == 1:
+        processes.request_stop()
+    while not processes.is_stop_requested():
+        time.sleep(0.01)
+    return time.monotonic() - started
+
+
+def main():
+    """Runs the scenario of the command line."""
+    options = dict(argument[2:].split("=") for argument in sys.argv[2:])
+    processes.start(
+        options["coordinator"], int(options["num_processes"]), int(options["process_id"])
+    )
+    started = time.monotonic()
+    try:
+        found = globals()[sys.argv[1]]()
+    except (processes.ProcessesError, ServerUnavailable, OSError) as error:
+        found = f"{type(error).__name__}: {error}"
+    sys.stdout.write(json.dumps({"found": found, "seconds": time.monotonic() - started}) + "\n")
+    sys.stdout.flush()
+    jax.distributed.shutdown()
+
+
+if __name__ == "__main__":
+    main()

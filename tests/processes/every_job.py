@@ -1,0 +1,33 @@
+"""Runs a tiny job of every kind in one of several processes.
+
+python -m tests.processes.every_job FOLDER [--coordinator=... --num_processes=... --process_id=...]
+"""
+
+import pathlib
+import sys
+
+from absl import flags
+
+from agentgym_jax import processes
+from agentgym_jax.jobs.config.sections import plain
+from agentgym_jax.train import run_job
+from tests.integration import all_jobs
+
+
+def main():
+    """Runs all jobs on a mesh of all devices; the exit status is 0 if all succeed."""
+    flags.FLAGS(sys.argv[:1])
+    folder = pathlib.Path(sys.argv[1])
+    options = dict(argument[2:].split("=") for argument in sys.argv[2:])
+    if options:
+        processes.start(
+            options["coordinator"], int(options["num_processes"]), int(options["process_id"])
+        )
+    for name, config in all_jobs.jobs():
+        config.mesh = dict(data=1, fsdp=-1, tensor=1, decode_tensor=0)
+        if run_job(plain(config), str(folder / name), plots=False):
+            sys.exit(f"{name} failed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Starts a command in several processes that form one run on fake CPU devices."""
+
+import contextlib
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).parents[2]
+LIMIT_S = 400.0
+
+
+def free_port():
+    """Returns a port of the loopback interface that no process uses."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@contextlib.contextmanager
+def started(command, count, *, devices, folder):
+    """Starts `count` processes that have `devices` devices in all; kills them at the end.
+
+    `command` maps the flags of a process to its command line. The output of process i is in
+    `folder/i.log`.
+    """
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "envs")]),
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices // count}",
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    port, running = free_port(), []
+    try:
+        for i in range(count):
+            flags = [f"--coordinator=127.0.0.1:{port}", f"--num_processes={count}"]
+            flags = [*flags, f"--process_id={i}"] if count > 1 else []
+            with (folder / f"{i}.log").open("w") as log:
+                running.append(
+                    subprocess.Popen(
+                        command(flags, i), env=environment, cwd=ROOT, stdout=log, stderr=log
+                    )
+                )
+        yield running
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def finish(command, count, *, devices, folder):
+    """Runs the processes to their ends; returns exit statuses and outputs."""
+    with started(command, count, devices=devices, folder=folder) as running:
+        statuses = [process.wait(LIMIT_S) for process in running]
+    return statuses, [(folder / f"{i}.log").read_text() for i in range(count)]
+
+
+def train(workdir, count, *overrides, devices=4, folder=None, cache=None, by_process=None):
+    """Trains `tests/integration/tiny.py`; `by_process` adds flags of single processes."""
+    return finish(
+        train_command(workdir, *overrides, cache=cache, by_process=by_process),
+        count,
+        devices=devices,
+        folder=folder or workdir.with_name(f"{workdir.name}.logs"),
+    )
+
+
+def train_command(workdir, *overrides, cache=None, by_process=None):
+    """Returns the function that `started` needs, for a run on all devices."""
+
+    def command(flags, i):
+        own = (by_process or {}).get(i, [])
+        return [
+            sys.executable,
+            "-m",
+            "agentgym_jax.train",
+            f"--config={ROOT / 'tests/integration/tiny.py'}",
+            "--config.mesh.fsdp=-1",
+            f"--workdir={workdir}",
+            f"--compilation_cache={cache or ''}",
+            "--noplots_at_end",
+            *flags,
+            *overrides,
+            *own,
+        ]
+
+    return command

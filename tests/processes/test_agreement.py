@@ -1,0 +1,94 @@
+"""Values, failures and stops on which the processes of a run agree."""
+
+import json
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+from agentgym_jax import processes
+from tests.processes import launch
+
+SCRIPT = pathlib.Path(__file__).with_name("agreement.py")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Returns a function that runs a scenario in several processes."""
+
+    def run(scenario, count):
+        command = lambda flags, i: [sys.executable, str(SCRIPT), scenario, *flags]
+        statuses, outputs = launch.finish(command, count, devices=count, folder=tmp_path)
+        assert statuses == [0] * count, outputs
+        return [json.loads(output.splitlines()[-1]) for output in outputs]
+
+    return run
+
+
+def test_all_processes_get_the_same_values(run):
+    found = [answer["found"] for answer in run("values", 3)]
+    for i, own in enumerate(found):
+        assert own["index"] == [0, 1, 2]
+        assert own["arrays"] == [[0] * 3, [1] * 3, [2] * 3]
+        assert own["types"] == ["int8"]
+        assert own["broadcast"] == "from 0"
+        assert own["places"] == [[0, 1], [2, 4], [3]][i]  # every task has one process
+    assert sorted(sum((own["part"] for own in found), [])) == list(range(7))
+    assert min(found[0]["entered"]) == found[0]["entered"][0]
+
+
+def test_a_different_fact_is_refused_in_all_processes_with_both_values(run):
+    for answer in run("difference", 2):
+        assert answer["found"].startswith("ProcessesError: processes ")
+        assert "differ in learning rate: " in answer["found"]
+        assert "1e-3" in answer["found"] and "1e-4" in answer["found"]
+
+
+def test_a_failed_process_ends_the_waits_of_the_others_with_its_message(run):
+    waiting, failed, other = run("failure", 3)
+    assert failed["found"] == "OSError: the disk is full"
+    for answer in (waiting, other):
+        assert answer["found"].startswith("ProcessesError")
+        assert answer["found"].endswith("process 1: OSError: the disk is full")
+        assert answer["seconds"] < 10
+
+
+def test_an_outage_of_one_process_is_raised_in_all(run):
+    first, second = run("outage", 2)
+    assert first["found"] == "ServerUnavailable: server_gone: process 1: coin is gone"
+    assert second["found"] == "ServerUnavailable: server_gone: coin is gone"
+
+
+def test_a_stop_of_one_process_reaches_the_others_within_seconds(run):
+    assert all(answer["found"] < 5 for answer in run("stop", 2))
+
+
+def test_one_process_agrees_with_itself():
+    value = {"array": np.zeros(2)}
+    assert processes.gather(value) == [value]
+    assert processes.broadcast(value) is value
+    assert processes.is_writer() and not processes.is_stop_requested()
+    assert processes.own_part(5) == range(5)
+    processes.check_equal({"seed": "1"})
+    with processes.writer_first():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((None, 2, 0), "--coordinator is missing"),
+        (("localhost:1", None, 0), "--num_processes is missing"),
+        (("localhost", 2, 0), "expected HOST:PORT"),
+        (("localhost:12345", 2, 5), "process_id < num_processes"),
+    ],
+)
+def test_wrong_flags_of_a_process_are_refused(arguments, message):
+    with pytest.raises(processes.ProcessesError, match=message):
+        processes.start(*arguments)
+
+
+def test_without_flags_and_without_a_cluster_a_run_has_one_process():
+    processes.start(None, None, None)
+    assert processes.count() == 1
