@@ -27,7 +27,9 @@ def started(command, count, *, devices, folder):
     """
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "envs")]),
+        "PYTHONPATH": os.pathsep.join(
+            str(ROOT / path) for path in ("", "envs", "tests/integration")
+        ),
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices // count}",
     }
     folder.mkdir(parents=True, exist_ok=True)
