@@ -35,7 +35,11 @@ class SampledAgent:
     collector: Collector
 
     def set_params(self, params: Any, *, version: int) -> None:
-        """Gives the sampler the learner's weights after `version` steps, without a host copy."""
+        """Gives the sampler the learner's weights after `version` steps, without a host copy.
+
+        The old weights are freed first, so that the devices never hold two copies.
+        """
+        self.sampler.release()
         policy = self.model.decode_policy
         shardings = policy.param_shardings(self.model.decode_layout)
         self.sampler.set_params(reshard(params, shardings, policy.dtype), version=version)

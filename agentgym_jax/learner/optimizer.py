@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 from optax.contrib import MuonDimensionNumbers
 
+from agentgym_jax.learner.compact_adam import MOMENTS, scale_by_compact_adam
 from agentgym_jax.limits import OneOf, Range
 
 NAMES = ("adamw", "muon")
@@ -90,6 +91,30 @@ def is_layer_matrix(params: Any) -> Any:
     return jax.tree.map_with_path(lambda path, _: path[-1].key in MATRICES, params)
 
 
+def is_large(params: Any) -> Any:
+    """Returns a tree that is True for matrices and embeddings, whose moments may be compact."""
+
+    def find(path, x):
+        return x.ndim > 1 and path[-1].key in (*MATRICES, "embedding", "kernel")
+
+    return jax.tree.map_with_path(find, params)
+
+
+def _compact_adamw(
+    rate: optax.Schedule, b1: float, b2: float, eps: float, weight_decay: float, moments: str
+) -> optax.GradientTransformation:
+    """Returns `optax.adamw` with compact moments of large parameters and float32 moments of others."""
+    kinds = {
+        True: scale_by_compact_adam(b1, b2, eps, moments),
+        False: optax.scale_by_adam(b1, b2, eps),
+    }
+    return optax.chain(
+        optax.partition(kinds, is_large),
+        optax.add_decayed_weights(weight_decay, is_layer_matrix),
+        optax.scale_by_learning_rate(rate),
+    )
+
+
 def make_optimizer(
     *,
     name: Annotated[str, OneOf(NAMES)],
@@ -105,6 +130,7 @@ def make_optimizer(
     max_grad_norm: Annotated[float, Range(above=0)] | None = 1.0,
     adam_learning_rate: Annotated[float, Range(0)] | None = None,
     momentum: Annotated[float, Range(0, below=1)] = 0.95,
+    moments: Annotated[str, OneOf(MOMENTS)] = "float32",
 ) -> optax.GradientTransformation:
     """Returns AdamW, or Muon for the matrices of the layers and AdamW for all other parameters.
 
@@ -126,6 +152,8 @@ def make_optimizer(
       adam_learning_rate: With `muon`, the peak learning rate of all parameters that are not
         matrices, on the same schedule; None uses `learning_rate`. Not allowed for `adamw`.
       momentum: Muon's (Nesterov) momentum.
+      moments: Stored type of AdamW's two moments: `float32` (8 bytes per weight), `bfloat16` (4) or
+        `int8` (about 2.2). Norms and biases always have float32 moments. `muon` needs `float32`.
     """
     if name not in NAMES:
         raise ValueError(f"optimizer name is {name!r}, expected one of {', '.join(NAMES)}")
@@ -136,6 +164,8 @@ def make_optimizer(
         )
     if max_grad_norm is not None and max_grad_norm <= 0:
         raise ValueError(f"max_grad_norm is {max_grad_norm}, expected a positive norm or None")
+    if name != "adamw" and moments != "float32":
+        raise ValueError(f"moments={moments!r} needs name='adamw'; with {name!r} set 'float32'")
     shape = functools.partial(
         learning_rate_at,
         schedule=schedule,
@@ -145,7 +175,9 @@ def make_optimizer(
     )
     shape(0, learning_rate=learning_rate)  # raises an error if the schedule is invalid
     rate = functools.partial(shape, learning_rate=learning_rate)
-    if name == "adamw":
+    if name == "adamw" and moments != "float32":
+        optimizer = _compact_adamw(rate, b1, b2, eps, weight_decay, moments)
+    elif name == "adamw":
         optimizer = optax.adamw(
             rate, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=is_layer_matrix
         )

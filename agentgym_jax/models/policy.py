@@ -14,7 +14,7 @@ from agentgym_jax.models.attention import attend_segments
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.decode_backend import DecodeBackend, get_backend, look_up
 from agentgym_jax.models.decoder import Decoder, cast_kernels, rms_norm, rope_tables
-from agentgym_jax.models.einsum import einsum
+from agentgym_jax.models.einsum import KERNEL_SPECS, einsum
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.layer_scan import scan_layers
 from agentgym_jax.sharding import Layout, constrain, get_platform
@@ -68,6 +68,19 @@ class Policy:
     def abstract_params(self) -> Params:
         """Returns shapes and types of the weights, as a tree of jax.ShapeDtypeStruct."""
         return nnx.to_pure_dict(self._skeleton[1])
+
+    def cast_params(self, params: Params) -> Params:
+        """Returns the weights with all kernels and embeddings in the compute type.
+
+        Results are those of the float32 weights, because every computation casts them. Norms and
+        biases remain float32. Weights of a float32 policy are returned unchanged.
+        """
+
+        def cast(path, x):
+            is_cast = path[-1].key in (*KERNEL_SPECS, "embedding", "kernel")
+            return x.astype(self.dtype) if is_cast else x
+
+        return jax.tree.map_with_path(cast, params)
 
     @property
     def num_parameters(self) -> int:
