@@ -123,6 +123,7 @@ def make_optimizer(
     warmup_steps: Annotated[int, Range(0, unit="optimiser steps")],
     total_steps: int,
     final_fraction: Annotated[float, Range(0, 1)],
+    moments: Annotated[str, OneOf(MOMENTS)],
     b1: Annotated[float, Range(0, below=1)] = 0.9,
     b2: Annotated[float, Range(0, below=1)] = 0.999,
     eps: Annotated[float, Range(above=0)] = 1e-8,
@@ -130,7 +131,6 @@ def make_optimizer(
     max_grad_norm: Annotated[float, Range(above=0)] | None = 1.0,
     adam_learning_rate: Annotated[float, Range(0)] | None = None,
     momentum: Annotated[float, Range(0, below=1)] = 0.95,
-    moments: Annotated[str, OneOf(MOMENTS)] = "float32",
 ) -> optax.GradientTransformation:
     """Returns AdamW, or Muon for the matrices of the layers and AdamW for all other parameters.
 
@@ -144,6 +144,8 @@ def make_optimizer(
       warmup_steps: Optimiser steps of linear warm-up.
       total_steps: Optimiser steps of the run, including the warm-up.
       final_fraction: Final learning rate as a fraction of the peak.
+      moments: Stored type of AdamW's two moments: `float32` (8 bytes per weight), `bfloat16` (4) or
+        `int8` (about 2.2). Norms and biases always have float32 moments. `muon` needs `float32`.
       b1: Adam's decay of the first moment.
       b2: Adam's decay of the second moment.
       eps: Adam's epsilon.
@@ -152,8 +154,6 @@ def make_optimizer(
       adam_learning_rate: With `muon`, the peak learning rate of all parameters that are not
         matrices, on the same schedule; None uses `learning_rate`. Not allowed for `adamw`.
       momentum: Muon's (Nesterov) momentum.
-      moments: Stored type of AdamW's two moments: `float32` (8 bytes per weight), `bfloat16` (4) or
-        `int8` (about 2.2). Norms and biases always have float32 moments. `muon` needs `float32`.
     """
     if name not in NAMES:
         raise ValueError(f"optimizer name is {name!r}, expected one of {', '.join(NAMES)}")
