@@ -86,31 +86,35 @@ def test_roundings_to_bfloat16_are_neighbours_whose_mean_is_the_value():
 
 def test_a_block_of_zeros_remains_zero():
     for levels, power in CODES.values():
-        codes = compact_adam.encode(jnp.zeros((2, 64)), jnp.full((2, 64), 0.99), levels, power)
-        assert not compact_adam.decode(*codes, levels, power).any()
+        with jax.debug_nans(True):
+            codes = compact_adam.encode(jnp.zeros((2, 64)), jnp.full((2, 64), 0.99), levels, power)
+            assert not compact_adam.decode(*codes, levels, power).any()
 
 
 @pytest.mark.parametrize("moments", COMPACT)
 def test_moments_follow_gradients_that_change_their_size(moments):
-    """Checks a gradient that grows a hundredfold; rounding to nearest would keep the old moments."""
-    compact = compact_adam.scale_by_compact_adam(0.9, 0.99, 1e-8, moments)
-    exact = optax.scale_by_adam(0.9, 0.99)
+    """Checks gradients of which every second one grows a hundredfold and shrinks again.
+
+    Rounding to nearest would keep old moments, because a step changes them by less than a level.
+    """
+    compact = compact_adam.scale_by_compact_adam(0.9, 0.999, 1e-8, moments)
+    exact = optax.scale_by_adam(0.9, 0.999)
     params = {"kernel": jnp.zeros((8, 64))}
     base = jnp.abs(spread((8, 64))) + 0.1
 
     def ratio_after(scales):
         def step(states, scale):
-            grads = {"kernel": scale * base}
+            grads = {"kernel": jnp.where(jnp.arange(64) % 2 > 0, scale, 1.0)[None] * base}
             ours, first = compact.update(grads, states[0])
             theirs, second = exact.update(grads, states[1])
             return (first, second), ours["kernel"] / theirs["kernel"]
 
         return jax.lax.scan(step, (compact.init(params), exact.init(params)), scales)[1]
 
-    scales = jnp.concatenate([jnp.full(100, 0.01), jnp.ones(300), jnp.full(300, 0.01)])
-    ratio = np.asarray(jax.jit(ratio_after)(scales))
-    assert ((ratio > 0.6) & (ratio < 1.6)).all()
-    assert abs(ratio.mean() - 1) < 0.02
+    scales = jnp.concatenate([jnp.full(500, 0.01), jnp.ones(3000), jnp.full(3000, 0.01)])
+    ratio = np.asarray(jax.jit(ratio_after)(scales))[:, :, 1::2]
+    means = [ratio[end - 50 : end].mean() for end in (500, 3500, 6500)]
+    np.testing.assert_allclose(means, 1.0, atol=0.1)
 
 
 def test_an_isolated_spike_leaves_later_steps_bounded():
