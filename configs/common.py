@@ -90,6 +90,7 @@ def base():
         schedule="constant",
         warmup_steps=0,
         final_fraction=1.0,
+        moments="float32",
     )
     c.learner = dict(
         row_length=4096,
@@ -168,6 +169,7 @@ def warm_start_optimizer():
         schedule="cosine",
         warmup_steps=5,
         final_fraction=0.05,
+        moments="float32",
         b2=0.95,
     )
 

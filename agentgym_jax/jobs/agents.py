@@ -36,7 +36,11 @@ class SampledAgent:
     collector: Collector
 
     def set_params(self, params: Any, *, version: int) -> None:
-        """Gives the sampler the learner's weights after `version` steps, without a host copy."""
+        """Gives the sampler the learner's weights after `version` steps, without a host copy.
+
+        The old weights are freed first, so that the devices never hold two copies.
+        """
+        self.sampler.release()
         shardings = self.model.spread_shardings
         self.set_spread_params(
             reshard(params, shardings, self.model.decode_policy.dtype), version=version

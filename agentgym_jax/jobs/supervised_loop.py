@@ -97,6 +97,8 @@ def fit(
         now = log_step(run, parts, now)
         while now.step < run.total_steps:
             now = before_step(now)
+            if parts.agent is not None:
+                parts.agent.sampler.release()  # evaluations and explorations bring new weights
             run.begin("update")
             limit = guards.grad_norm_limit(options, now.history)
             state, metrics = take_step(now.state, now.step, limit)

@@ -10,6 +10,7 @@ import optax
 
 from agentgym_jax.learner.optimizer import set_schedule_position
 from agentgym_jax.learner.train_state import TrainState
+from agentgym_jax.models.layer_scan import WithGradientSum
 
 Metrics = dict[str, jax.Array]
 LossFn = Callable[[Any, Any], tuple[jax.Array, tuple[Metrics, Metrics]]]
@@ -21,30 +22,34 @@ def accumulate_gradients(
     """Returns the loss of the first `used` micro-batches, its float32 gradient and the metrics.
 
     Later micro-batches are not computed. If the batch has only one micro-batch, it is always
-    computed, and memory holds one tree of gradients instead of two.
+    computed. The backward pass adds the gradients of layers to their sum in place, so memory holds
+    one tree of these gradients.
 
     Args:
       loss_fn: Maps (params, micro-batch) to (loss, (metrics to add, metrics to maximise)). Metrics
-        to maximise are at least 0.
+        to maximise are at least 0. It uses the layers of each network once.
       params: Tree of float32 arrays.
       batch: Tree whose leaves have the micro-batches as their first axis.
       used: Number of micro-batches to compute.
     """
-    grad_fn = jax.value_and_grad(loss_fn, has_aux=True)
-
     if jax.tree.leaves(batch)[0].shape[0] == 1:
         only = jax.tree.map(lambda x: x[0], batch)
-        (total, (added, largest)), grads = grad_fn(params, only)
+        (total, (added, largest)), grads = jax.value_and_grad(loss_fn, has_aux=True)(params, only)
         grads = jax.tree.map(lambda g: g.astype(jnp.float32), grads)
         return total, grads, added | largest
 
     def micro_batch(m):
         return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, m, 0, False), batch)
 
+    def loss_with_sums(params, sums, batch):
+        return loss_fn(_attach_sums(params, sums), batch)
+
+    grad_fn = jax.value_and_grad(loss_with_sums, argnums=(0, 1), has_aux=True)
+
     def step(m, carry):
-        total, grads, added, largest = carry
-        (value, (new, new_largest)), grad = grad_fn(params, micro_batch(m))
-        grads = jax.tree.map(lambda a, g: a + g.astype(jnp.float32), grads, grad)
+        total, sums, added, largest = carry
+        (value, (new, new_largest)), (grads, new_sums) = grad_fn(params, sums, micro_batch(m))
+        grads = jax.tree.map_with_path(_add_unless_summed, sums, grads, new_sums)
         added = jax.tree.map(jnp.add, added, new)
         return total + value, grads, added, jax.tree.map(jnp.maximum, largest, new_largest)
 
@@ -53,6 +58,24 @@ def accumulate_gradients(
     with jax.named_scope("micro_batches"):
         total, grads, added, largest = jax.lax.fori_loop(0, used, step, first)
     return total, grads, added | largest
+
+
+def _attach_sums(params: Any, sums: Any) -> Any:
+    """Replaces the layers of every network in a tree of weights by `WithGradientSum`."""
+    if not isinstance(params, dict):
+        return params
+    return {
+        name: WithGradientSum(part, sums[name])
+        if name == "layers"
+        else _attach_sums(part, sums[name])
+        for name, part in params.items()
+    }
+
+
+def _add_unless_summed(path: Any, total: jax.Array, grad: jax.Array, summed: jax.Array) -> jax.Array:
+    """Returns the new sum of gradients; the backward pass has `summed` those of layers."""
+    is_summed = any(getattr(key, "key", None) == "layers" for key in path)
+    return summed if is_summed else total + grad.astype(jnp.float32)
 
 
 def count_used_micro_batches(segment_ids_MBT: jax.Array) -> jax.Array:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 from optax.contrib import MuonDimensionNumbers
 
+from agentgym_jax.learner.compact_adam import MOMENTS, scale_by_compact_adam
 from agentgym_jax.limits import OneOf, Range
 
 NAMES = ("adamw", "muon")
@@ -90,6 +91,30 @@ def is_layer_matrix(params: Any) -> Any:
     return jax.tree.map_with_path(lambda path, _: path[-1].key in MATRICES, params)
 
 
+def is_large(params: Any) -> Any:
+    """Returns a tree that is True for matrices and embeddings, whose moments may be compact."""
+
+    def find(path, x):
+        return x.ndim > 1 and path[-1].key in (*MATRICES, "embedding", "kernel")
+
+    return jax.tree.map_with_path(find, params)
+
+
+def _compact_adamw(
+    rate: optax.Schedule, b1: float, b2: float, eps: float, weight_decay: float, moments: str
+) -> optax.GradientTransformation:
+    """Returns `optax.adamw` with compact moments of large parameters and float32 moments of others."""
+    kinds = {
+        True: scale_by_compact_adam(b1, b2, eps, moments),
+        False: optax.scale_by_adam(b1, b2, eps),
+    }
+    return optax.chain(
+        optax.partition(kinds, is_large),
+        optax.add_decayed_weights(weight_decay, is_layer_matrix),
+        optax.scale_by_learning_rate(rate),
+    )
+
+
 def make_optimizer(
     *,
     name: Annotated[str, OneOf(NAMES)],
@@ -98,6 +123,7 @@ def make_optimizer(
     warmup_steps: Annotated[int, Range(0, unit="optimiser steps")],
     total_steps: int,
     final_fraction: Annotated[float, Range(0, 1)],
+    moments: Annotated[str, OneOf(MOMENTS)],
     b1: Annotated[float, Range(0, below=1)] = 0.9,
     b2: Annotated[float, Range(0, below=1)] = 0.999,
     eps: Annotated[float, Range(above=0)] = 1e-8,
@@ -118,6 +144,8 @@ def make_optimizer(
       warmup_steps: Optimiser steps of linear warm-up.
       total_steps: Optimiser steps of the run, including the warm-up.
       final_fraction: Final learning rate as a fraction of the peak.
+      moments: Stored type of AdamW's two moments: `float32` (8 bytes per weight), `bfloat16` (4) or
+        `int8` (about 2.2). Norms and biases always have float32 moments. `muon` needs `float32`.
       b1: Adam's decay of the first moment.
       b2: Adam's decay of the second moment.
       eps: Adam's epsilon.
@@ -136,6 +164,8 @@ def make_optimizer(
         )
     if max_grad_norm is not None and max_grad_norm <= 0:
         raise ValueError(f"max_grad_norm is {max_grad_norm}, expected a positive norm or None")
+    if name != "adamw" and moments != "float32":
+        raise ValueError(f"moments={moments!r} needs name='adamw'; with {name!r} set 'float32'")
     shape = functools.partial(
         learning_rate_at,
         schedule=schedule,
@@ -145,7 +175,9 @@ def make_optimizer(
     )
     shape(0, learning_rate=learning_rate)  # raises an error if the schedule is invalid
     rate = functools.partial(shape, learning_rate=learning_rate)
-    if name == "adamw":
+    if name == "adamw" and moments != "float32":
+        optimizer = _compact_adamw(rate, b1, b2, eps, weight_decay, moments)
+    elif name == "adamw":
         optimizer = optax.adamw(
             rate, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=is_layer_matrix
         )

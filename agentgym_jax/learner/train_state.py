@@ -31,24 +31,22 @@ def _new(optimizer: optax.GradientTransformation, params: Any) -> TrainState:
     return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
 
 
-def _like_parameters(tree: Any, params: Any, shardings: Any, replicated: Any) -> Any:
+def _like_parameters(tree: Any, params: Any, logical_axes: Any, layout: Layout) -> Any:
     """Returns shardings for a tree that contains copies of the parameter tree, such as moments.
 
-    A leaf whose path ends with the path of a parameter of the same shape gets the sharding of this
-    parameter. Other leaves, such as counters, are replicated.
+    A leaf whose path ends with the path of a parameter with the same number of axes is sharded like
+    this parameter. Scales of blocks have such a path, too. Other leaves are replicated.
     """
     flat, _ = jax.tree_util.tree_flatten_with_path(params)
-    by_path = {
-        path: (leaf.shape, sharding)
-        for (path, leaf), sharding in zip(flat, jax.tree.leaves(shardings), strict=True)
-    }
+    axes = jax.tree.leaves(logical_axes, is_leaf=lambda node: isinstance(node, tuple))
+    by_path = {path: axes for (path, _), axes in zip(flat, axes, strict=True)}
 
     def find(path, leaf):
         for start in range(len(path)):
-            shape, sharding = by_path.get(path[start:], (None, None))
-            if shape == leaf.shape:
-                return sharding
-        return replicated
+            axes = by_path.get(path[start:])
+            if axes is not None and len(axes) == leaf.ndim:
+                return layout.sharding(axes, leaf.shape)
+        return jax.NamedSharding(layout.mesh, PartitionSpec())
 
     return jax.tree_util.tree_map_with_path(find, tree)
 
@@ -60,10 +58,8 @@ def state_shardings(
     if layout is None:
         return None
     params = network.abstract_params()
-    shardings = layout.tree_shardings(network.logical_axes(), params)
-    replicated = jax.NamedSharding(layout.mesh, PartitionSpec())
     abstract = jax.eval_shape(functools.partial(_new, optimizer), params)
-    return _like_parameters(abstract, params, shardings, replicated)
+    return _like_parameters(abstract, params, network.logical_axes(), layout)
 
 
 def abstract_state(

@@ -33,15 +33,14 @@ class KVCache:
         dtype: jax.typing.DTypeLike,
         layout: Layout | None = None,
     ) -> "KVCache":
-        """Creates a cache of zeros on the devices of the layout; `dtype` is the policy's type."""
+        """Creates a cache of zeros on the devices of the layout; `dtype` is the policy's type.
+
+        Its program compiles once per shape.
+        """
         shape = (config.num_layers, rows, config.num_kv_heads, length, config.head_size)
         sharding = None if layout is None else layout.sharding(CACHE_AXES, shape)
-        dtype = choose_cache_dtype(dtype)
-
-        def zeros():
-            return cls(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype))
-
-        return jax.jit(zeros, out_shardings=sharding)()
+        dtype = jnp.dtype(choose_cache_dtype(dtype))
+        return jax.jit(_zeros, static_argnums=(0, 1), out_shardings=sharding)(shape, dtype)
 
     @property
     def rows(self) -> int:
@@ -70,6 +69,10 @@ class KVCache:
             return cache_LBKSH.at[layer, rows_n11, heads_K, slots_nT1].set(new_nTKH, mode="drop")
 
         return KVCache(put(self.k_LBKSH, k_nTKH), put(self.v_LBKSH, v_nTKH))
+
+
+def _zeros(shape: tuple[int, ...], dtype: jnp.dtype) -> KVCache:
+    return KVCache(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype))
 
 
 def copy_rows(

@@ -14,9 +14,9 @@ from agentgym_jax.models.attention import attend_segments
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.decode_backend import DecodeBackend, get_backend, look_up
 from agentgym_jax.models.decoder import Decoder, cast_kernels, rms_norm, rope_tables
-from agentgym_jax.models.einsum import einsum
+from agentgym_jax.models.einsum import KERNEL_SPECS, einsum
 from agentgym_jax.models.kv_cache import KVCache
-from agentgym_jax.models.layer_scan import scan_layers
+from agentgym_jax.models.layer_scan import WithGradientSum, scan_layers
 from agentgym_jax.sharding import Layout, constrain, get_platform
 
 Params = dict[str, Any]  # nested dicts of arrays, with the shapes of `Policy.abstract_params()`
@@ -69,6 +69,19 @@ class Policy:
         """Returns shapes and types of the weights, as a tree of jax.ShapeDtypeStruct."""
         return nnx.to_pure_dict(self._skeleton[1])
 
+    def cast_params(self, params: Params) -> Params:
+        """Returns the weights with all kernels and embeddings in the compute type.
+
+        Results are those of the float32 weights, because every computation casts them. Norms and
+        biases remain float32. Weights of a float32 policy are returned unchanged.
+        """
+
+        def cast(path, x):
+            is_cast = path[-1].key in (*KERNEL_SPECS, "embedding", "kernel")
+            return x.astype(self.dtype) if is_cast else x
+
+        return jax.tree.map_with_path(cast, params)
+
     @property
     def num_parameters(self) -> int:
         """Returns the number of weights, counting tied embeddings once."""
@@ -95,7 +108,7 @@ class Policy:
         Index t depends on the tokens of its segment up to and including t.
 
         Args:
-          params: Stacked weights.
+          params: Stacked weights, whose layers may be a `WithGradientSum`.
           tokens_BT: Token ids.
           positions_BT: Positions, which restart at 0 in every segment.
           segment_ids_BT: Segment of each token; 0 is padding.
@@ -116,7 +129,9 @@ class Policy:
             remat_policy = REMAT_POLICIES[self.remat]
             layer = jax.checkpoint(layer, policy=remat_policy, prevent_cse=False)
         cast = functools.partial(cast_kernels, jnp.dtype(self.dtype))
-        x_BTD = scan_layers(cast, layer, x_BTD, stacked, (rope, segment_ids_BT))
+        layers = params["layers"]
+        total = layers.total if isinstance(layers, WithGradientSum) else None
+        x_BTD = scan_layers(cast, layer, x_BTD, stacked, (rope, segment_ids_BT), total)
         return rms_norm(x_BTD, decoder.final_norm.scale[...], self.config.norm_eps)
 
     def hidden_cached(
@@ -193,6 +208,8 @@ class Policy:
 
         With split layers, the decoder has the weights of the first layer only.
         """
+        if isinstance(params["layers"], WithGradientSum):
+            params = params | {"layers": params["layers"].weights}
         backend = get_backend(params["layers"])
         if get_platform() == "tpu":
             backend = tpu_backend.TPUBackend(layout=self.layout)

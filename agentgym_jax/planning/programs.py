@@ -49,12 +49,14 @@ class Program:
       traced: Traced program; `lower` and `compile` work without the devices.
       calls: Calls per training step if every episode has `sampling.max_tokens` tokens.
       trips: Number of iterations of loops, by the `jax.named_scope` around the loop.
+      freed: Purposes of the resident arrays that do not exist while the program runs.
     """
 
     name: str
     traced: Any
     calls: float
     trips: Mapping[str, float]
+    freed: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Programs:
 
     Attributes:
       programs: Programs in the order of a training step.
-      residents: Bytes per chip of the arrays that exist during the whole step, by purpose.
+      residents: Bytes per chip of these arrays, by purpose.
     """
 
     programs: Sequence[Program]
@@ -134,25 +136,34 @@ def _trace_learner(settings: RLSettings, config: DecoderConfig, layout: Layout) 
         "logit_chunks": math.ceil(ACTION_SHARE * B * T / settings.logprob_chunk),
     }
     updates = settings.learner.mini_batches * settings.learner.epochs
-    scores = (settings.algorithm.old_logprobs_from == "learner") + settings.needs_reference
-    programs = [
-        Program(
-            "update",
-            update.trace(state, _abstract_batch((M, B, T), layout), limit),
-            updates,
-            trips,
-        )
-    ]
-    if scores:
-        traced = score.trace(abstract_params(policy, layout), _abstract_batch((B, T), layout))
-        micro_batches = M * settings.learner.mini_batches
-        programs.insert(0, Program("score", traced, scores * micro_batches, trips))
+    # A rollout that runs during the update needs the sampler's arrays.
+    freed = () if settings.rollout.max_off_policy_steps else ("decode weights", "cache")
+    micro_batches = M * settings.learner.mini_batches
+    reference = _cast_abstract(policy, state.params)
+    scored = {"score": state.params}
+    if settings.needs_reference:
+        scored["score reference"] = reference
+    programs = []
+    for name, params in scored.items():
+        traced = score.trace(params, _abstract_batch((B, T), layout))
+        programs.append(Program(name, traced, float(micro_batches), trips, freed))
+    traced = update.trace(state, _abstract_batch((M, B, T), layout), limit)
+    programs.append(Program("update", traced, updates, trips, freed))
     residents = {
         "weights": count_bytes(state.params),
         "moments": count_bytes(state.opt_state),
-        "reference": count_bytes(state.params) if settings.needs_reference else 0,
+        "reference": count_bytes(reference) if settings.needs_reference else 0,
     }
     return Programs(programs, residents)
+
+
+def _cast_abstract(policy: Policy, params: Any) -> Any:
+    """Returns the shapes and shardings of `Policy.cast_params`."""
+    return jax.tree.map(
+        lambda x, cast: jax.ShapeDtypeStruct(x.shape, cast.dtype, sharding=x.sharding),
+        params,
+        jax.eval_shape(policy.cast_params, params),
+    )
 
 
 def _abstract_batch(shape: tuple[int, ...], layout: Layout) -> TokenBatch:
@@ -220,6 +231,6 @@ def _trace_sampler(settings: RLSettings, config: DecoderConfig, layout: Layout) 
     train_layout = Layout(layout.mesh, TRAIN_RULES)
     reshard = make_reshard(policy.param_shardings(layout))
     traced = reshard.trace(abstract_params(policy, train_layout), jnp.dtype(policy.dtype))
-    programs.insert(0, Program("reshard", traced, 1.0, {}))
+    programs.insert(0, Program("reshard", traced, 1.0, {}, freed=("cache",)))
     residents = {"decode weights": count_bytes(params), "cache": count_bytes(cache)}
     return Programs(programs, residents)

@@ -32,6 +32,7 @@ class ProgramCost:
       flops: FLOPs of matrix products.
       traffic: Bytes read from and written to HBM.
       collectives: Number and bytes of each type of collective.
+      residents: Bytes of the arrays that exist before and after the call, by purpose.
       launches: Number of executed instructions.
       largest_copy_in_loop: Bytes of the largest array that is copied inside a loop.
       seconds: Roofline time by resource: `compute`, `memory` and `links`.
@@ -44,6 +45,7 @@ class ProgramCost:
     flops: float
     traffic: float
     collectives: Mapping[str, tuple[int, float]]
+    residents: Mapping[str, int]
     launches: int
     largest_copy_in_loop: int
     seconds: Mapping[str, float]
@@ -52,6 +54,11 @@ class ProgramCost:
     def bound(self) -> str:
         """Resource with the longest roofline time."""
         return max(self.seconds, key=self.seconds.__getitem__)
+
+    @property
+    def peak(self) -> int:
+        """Bytes in memory during a call."""
+        return sum(self.residents.values()) + self.temp
 
     @property
     def time(self) -> float:
@@ -67,7 +74,8 @@ class Plan:
       topology: The slice.
       mesh: Section `mesh` of the config.
       micro_rows: Rows whose gradient is computed together.
-      residents: Bytes per chip of arrays that exist during the whole step, by purpose.
+      residents: Bytes per chip of arrays that outlive calls, by purpose. A rollout has all of them;
+        other programs may run when some are freed.
       programs: Cost of each program.
     """
 
@@ -79,13 +87,13 @@ class Plan:
 
     @property
     def peak(self) -> int:
-        """Bytes per chip while the program with the most temporary arrays runs."""
-        return sum(self.residents.values()) + self.largest.temp
+        """Bytes per chip while the program that needs the most memory runs."""
+        return self.largest.peak
 
     @property
     def largest(self) -> ProgramCost:
-        """Program with the most temporary arrays."""
-        return max(self.programs, key=lambda program: program.temp)
+        """Program that needs the most memory."""
+        return max(self.programs, key=lambda program: program.peak)
 
     @property
     def fits(self) -> bool:
@@ -105,7 +113,8 @@ class Plan:
     def as_json(self) -> dict[str, Any]:
         """Returns all numbers as plain values."""
         programs = [
-            dataclasses.asdict(p) | {"time_s": p.time, "bound": p.bound} for p in self.programs
+            dataclasses.asdict(p) | {"peak": p.peak, "time_s": p.time, "bound": p.bound}
+            for p in self.programs
         ]
         return dict(
             topology=self.topology.name,
@@ -130,13 +139,15 @@ class Plan:
                 f"takes at least {self.step_s:.0f} s; {slowest.name} takes most of it, bound by "
                 f"{slowest.bound}"
             )
-        purpose = max(self.residents, key=self.residents.__getitem__)
-        if self.largest.temp > self.residents[purpose]:
+        present = self.largest.residents
+        purpose = max(present, key=present.__getitem__)
+        if self.largest.temp > present[purpose]:
             binding = f"temporary arrays of {self.largest.name} ({self.largest.temp / GIB:.1f} GiB)"
         else:
-            binding = f"{purpose} ({self.residents[purpose] / GIB:.1f} GiB)"
+            binding = f"{purpose} ({present[purpose] / GIB:.1f} GiB)"
         return (
-            f"does not fit: {peak:.1f} of {memory:.1f} GiB per chip; the largest part is {binding}"
+            f"does not fit: {peak:.1f} of {memory:.1f} GiB per chip in {self.largest.name}; the "
+            f"largest part is {binding}"
         )
 
 
@@ -158,11 +169,12 @@ def make_plan(
     costs = []
     for program in made.programs:
         progress(program.name)
-        costs.append(_measure(program, topology))
+        present = {k: v for k, v in made.residents.items() if k not in program.freed}
+        costs.append(_measure(program, present, topology))
     return Plan(topology, mesh, settings.learner.micro_rows, made.residents, costs)
 
 
-def _measure(program: Program, topology: Topology) -> ProgramCost:
+def _measure(program: Program, residents: Mapping[str, int], topology: Topology) -> ProgramCost:
     started = time.perf_counter()
     flops = count_flops(program.traced.jaxpr, program.trips) / topology.num_chips
     try:
@@ -183,6 +195,7 @@ def _measure(program: Program, topology: Topology) -> ProgramCost:
         flops=flops,
         traffic=cost.traffic,
         collectives=cost.collectives,
+        residents=residents,
         launches=cost.launches,
         largest_copy_in_loop=cost.largest_copy_in_loop,
         seconds=_roofline(flops, cost, topology.chip),
@@ -206,14 +219,15 @@ def format_plan(plan: Plan) -> str:
         "GiB per chip: "
         + ", ".join(f"{name} {size / GIB:.2f}" for name, size in plan.residents.items()),
         "",
-        f"{'program':<20}{'compile':>9}{'temp':>9}{'FLOPs':>9}{'HBM':>10}{'links':>9}"
+        f"{'program':<20}{'compile':>9}{'temp':>9}{'peak':>9}{'FLOPs':>9}{'HBM':>10}{'links':>9}"
         f"{'copy':>9}{'time':>10}{'calls':>8}",
-        f"{'':<20}{'s':>9}{'GiB':>9}{'T':>9}{'GB':>10}{'GB':>9}{'GiB':>9}{'ms':>10}{'a step':>8}",
+        f"{'':<20}{'s':>9}{'GiB':>9}{'GiB':>9}{'T':>9}{'GB':>10}{'GB':>9}{'GiB':>9}{'ms':>10}{'a step':>8}",
     ]
     for p in plan.programs:
         moved = sum(size for _, size in p.collectives.values())
         lines.append(
-            f"{p.name:<20}{p.compile_s:>9.1f}{p.temp / GIB:>9.2f}{p.flops / 1e12:>9.2f}"
+            f"{p.name:<20}{p.compile_s:>9.1f}{p.temp / GIB:>9.2f}{p.peak / GIB:>9.2f}"
+            f"{p.flops / 1e12:>9.2f}"
             f"{p.traffic / 1e9:>10.2f}{moved / 1e9:>9.2f}{p.largest_copy_in_loop / GIB:>9.2f}"
             f"{p.time * 1e3:>10.1f}{p.calls:>8.0f}  {p.bound}"
         )

@@ -59,7 +59,7 @@ class Sampler:
         return_after_finished: Annotated[int, Range(1)],
         stop_ids: Sequence[int],
     ):
-        """Creates the sampler and allocates its cache.
+        """Creates the sampler; `set_params` allocates its cache.
 
         Args:
           policy: Policy with the layout for decoding.
@@ -92,9 +92,7 @@ class Sampler:
         self.statistics = SamplerStatistics()
         self._decode_steps = decode_steps
         self._return_after_finished = return_after_finished
-        self._cache = KVCache.create(
-            policy.config, rows, cache_length, policy.dtype, layout=policy.layout
-        )
+        self._cache: KVCache | None = None
         self._backend = choose_backend(self.decode_rows, policy.dtype, policy.layout)
         self._params = None
         self._version = -1
@@ -136,10 +134,24 @@ class Sampler:
         """Replaces the weights and drops all shared prefixes. Open rows keep their caches."""
         if self._running is not None:  # its tokens would have the wrong version
             raise ValueError("Sampler.set_params while a call is running: finish it first")
+        if self._cache is None:
+            self._cache = KVCache.create(
+                self.policy.config,
+                self.rows,
+                self.cache_length,
+                self.policy.dtype,
+                layout=self.policy.layout,
+            )
         self._params = self._backend.prepare_params(params)
         self._version = version
         for digests in self._prefixes:
             digests.clear()
+
+    def release(self) -> None:
+        """Frees weights and cache until the next `set_params`; no row may be open."""
+        if self._open or self._running is not None:
+            raise ValueError("Sampler.release while rows are open: close them first")
+        self._params = self._cache = None
 
     def open(self, key: np.ndarray, options: SamplingOptions) -> int:
         """Opens and returns a free row for an episode; `key` is its random key, uint32 [2]."""

@@ -124,6 +124,7 @@ def adamw():
         schedule="constant",  # ppo_trainer.yaml: actor.optim.warmup_style
         warmup_steps=0,  # ppo_trainer.yaml: actor.optim.lr_warmup_steps_ratio
         final_fraction=1.0,
+        moments="float32",  # PyTorch's default
         b1=0.9,  # workers/agent_fsdp_workers.py: betas
         b2=0.999,
         eps=1e-8,  # PyTorch's default

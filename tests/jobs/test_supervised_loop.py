@@ -85,6 +85,7 @@ class World:
             evaluation=evaluation,
             environments=types.SimpleNamespace(eval_tasks=["a task"]),
             set_params=self.set_params,
+            sampler=types.SimpleNamespace(release=lambda: None),
         )
         self._patch = monkeypatch
 

@@ -27,6 +27,7 @@ OPTIMIZER = {
     "eps": 1e-8,
     "weight_decay": 0.01,
     "max_grad_norm": None,
+    "moments": "float32",
 }
 UPDATE = {
     "entropy_coef": 0.01,

@@ -70,6 +70,7 @@ def test_a_schedule_without_steps_after_its_warm_up_is_refused(schedule):
         ({"schedule": "step"}, "'step'.*constant, cosine, linear"),
         ({"adam_learning_rate": 1e-3}, "muon"),
         ({"max_grad_norm": 0.0}, "max_grad_norm is 0.0"),
+        ({"name": "muon", "moments": "int8"}, "moments='int8' needs name='adamw'"),
     ],
 )
 def test_invalid_settings_are_refused(changes, message):

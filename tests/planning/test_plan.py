@@ -63,8 +63,7 @@ def test_flops_of_an_update_are_three_times_those_of_a_score():
     with_score["algorithm"]["old_logprobs_from"] = "learner"
     made = make_plan(parse(with_score), MESH, here())
     costs = {program.name: program for program in made.programs}
-    # Each micro-batch is scored by the learner and by the reference.
-    micro_batches = costs["score"].calls / (2 * costs["update"].calls)
+    micro_batches = costs["score"].calls / costs["update"].calls
     ratio = costs["update"].flops / (micro_batches * costs["score"].flops)
     assert 2.5 < ratio < 3.5
 
@@ -136,3 +135,33 @@ def test_an_algorithm_with_a_critic_is_refused():
     config = parse(plain(bandit.get_config("algorithm=ppo,smoke")))
     with pytest.raises(PlanError, match="without a critic"):
         make_programs(config, MESH, jax.devices()[:1])
+
+
+def test_only_a_rollout_counts_the_arrays_of_the_sampler(plan):
+    total = sum(plan.residents.values())
+    of_sampler = plan.residents["decode weights"] + plan.residents["cache"]
+    kept = {program.name: sum(program.residents.values()) for program in plan.programs}
+    assert kept["update"] == kept["score"] == kept["score reference"] == total - of_sampler
+    assert kept["reshard"] == total - plan.residents["cache"]
+    assert kept["copy prefix"] == total
+    assert plan.peak == max(program.temp + kept[program.name] for program in plan.programs)
+
+
+def test_a_rollout_during_the_update_keeps_the_arrays_of_the_sampler():
+    made = make_programs(settings(max_off_policy_steps=1), MESH, jax.devices()[:1])
+    assert {p.freed for p in made.programs if p.name in ("score", "update")} == {()}
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 1.0), ("bfloat16", 0.5)])
+def test_the_reference_is_counted_in_the_compute_type(dtype, size):
+    config = plain(bandit.get_config("smoke"))
+    config["model"]["dtype"] = dtype
+    residents = make_programs(parse(config), MESH, jax.devices()[:1]).residents
+    assert residents["reference"] == pytest.approx(size * residents["weights"], rel=0.02)
+
+
+def test_moments_are_counted_in_their_type():
+    config = plain(bandit.get_config("smoke"))
+    config["optimizer"]["moments"] = "int8"
+    residents = make_programs(parse(config), MESH, jax.devices()[:1]).residents
+    assert residents["moments"] < 0.6 * residents["weights"]

@@ -323,6 +323,28 @@ def test_new_weights_stop_the_sharing_of_prefixes(policy, params):
     assert after != before
 
 
+def test_a_released_sampler_holds_no_arrays_and_samples_the_same_afterwards(policy, params):
+    sampler = make_sampler(policy, params)
+    before = play(sampler, EPISODES[:2])
+    arrays = {id(x) for x in jax.live_arrays()}
+    sampler.release()
+    freed = [x for x in jax.live_arrays() if x.shape[:2] == (CONFIG.num_layers, 6)]
+    assert not freed and len(arrays) > len(jax.live_arrays())
+    with pytest.raises(ValueError, match="no weights yet"):
+        sampler.begin()
+    sampler.set_params(params, version=3)
+    assert play(sampler, EPISODES[:2]) == before
+
+
+def test_a_sampler_with_an_open_row_is_not_released(policy, params):
+    sampler = make_sampler(policy, params)
+    row = sampler.open(KEYS[0], OPTIONS)
+    with pytest.raises(ValueError, match="close them first"):
+        sampler.release()
+    sampler.close(row)
+    sampler.release()
+
+
 def test_turn_and_episode_limits_are_kept_exactly(policy, params):
     sampler = make_sampler(policy, params)
     options = SamplingOptions(temperature=1.0, max_turn_tokens=5, max_tokens=33)

@@ -75,8 +75,10 @@ def train_step(
     """
     settings = parts.settings
 
-    # Collect.
+    # Collect. If no rollout runs during the update, its memory is free for the update.
     rollout = rollouts.take(now.controllers, now.step)
+    if not settings.rollout.max_off_policy_steps:
+        parts.agent.sampler.release()
     trajectories = rollout.groups.trajectories
 
     # Score.
@@ -122,6 +124,8 @@ def train_step(
 def restore_or_create(run: Run, parts: RLParts) -> tuple[LoopState, Any]:
     """Returns the newest or a new loop state, and the weights of the reference if one is needed.
 
+    The weights of the reference have the types in which the learner computes. They are a copy,
+    because the update replaces the policy's weights.
     If the next rollout needs weights older than those of the state, the sampler gets them.
     """
     settings, model = parts.settings, parts.model
@@ -143,7 +147,9 @@ def restore_or_create(run: Run, parts: RLParts) -> tuple[LoopState, Any]:
         behaviour = run.checkpoints.restore_behaviour(now.step, abstract)
         parts.agent.set_spread_params(behaviour, version=now.step - 1)
         now = dataclasses.replace(now, behaviour=behaviour)
-    return now, reference if settings.needs_reference else None
+    if not settings.needs_reference:
+        return now, None
+    return now, model.policy.cast_params(reference)
 
 
 def update_controllers(
