@@ -20,6 +20,8 @@ from agentgym_jax.learner.optimizer import make_optimizer
 from agentgym_jax.models import sources
 from agentgym_jax.models.attention import BLOCK, MAX_BLOCKS
 from agentgym_jax.models.config import PRESETS, DecoderConfig
+from agentgym_jax.models.decode_backend import DecodeBackend, SplitLayers, choose_backend
+from agentgym_jax.models.kernels import gpu_packed_attention
 from agentgym_jax.models.kv_cache import CACHE_AXES, KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.planning.topology import PlanError
@@ -48,13 +50,16 @@ class Program:
       name: Name of the program.
       traced: Traced program; `lower` and `compile` work without the devices.
       calls: Calls per training step if every episode has `sampling.max_tokens` tokens.
-      trips: Number of iterations of loops, by the `jax.named_scope` around the loop.
+      trips: Number of iterations of loops, by the `jax.named_scope` around the loop or by the name
+        of the Pallas kernel that contains it.
+      extra: Bytes per chip of arguments that exist only until the program ends.
     """
 
     name: str
     traced: Any
     calls: float
     trips: Mapping[str, float]
+    extra: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,6 +137,7 @@ def _trace_learner(settings: RLSettings, config: DecoderConfig, layout: Layout) 
         # A causal row of one episode computes half of the blocks.
         "key_blocks": (blocks + 1) / 2,
         "logit_chunks": math.ceil(ACTION_SHARE * B * T / settings.logprob_chunk),
+        **gpu_packed_attention.mean_key_blocks(T, policy.dtype),
     }
     updates = settings.learner.mini_batches * settings.learner.epochs
     scores = (settings.algorithm.old_logprobs_from == "learner") + settings.needs_reference
@@ -180,7 +186,7 @@ def _abstract_batch(shape: tuple[int, ...], layout: Layout) -> TokenBatch:
 def _trace_sampler(settings: RLSettings, config: DecoderConfig, layout: Layout) -> Programs:
     options = settings.sampler
     policy = Policy(config, dtype=settings.model.decode_dtype, layout=layout)
-    params = jax.tree.map(
+    stacked = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, jnp.dtype(policy.dtype), sharding=x.sharding),
         abstract_params(policy, layout),
     )
@@ -188,6 +194,8 @@ def _trace_sampler(settings: RLSettings, config: DecoderConfig, layout: Layout) 
     shards = layout.shards("batch")
     B = min(options["rows"], -(-episodes // shards) * shards)
     S = options["cache_length"]
+    backend = choose_backend(B, policy.dtype, layout)
+    params = _prepare_abstract(backend, stacked)
     shape = (config.num_layers, B, config.num_kv_heads, S, config.head_size)
     sharding = layout.sharding(CACHE_AXES, shape)
     one = jax.ShapeDtypeStruct(shape, jnp.dtype(policy.dtype), sharding=sharding)
@@ -220,6 +228,24 @@ def _trace_sampler(settings: RLSettings, config: DecoderConfig, layout: Layout) 
     train_layout = Layout(layout.mesh, TRAIN_RULES)
     reshard = make_reshard(policy.param_shardings(layout))
     traced = reshard.trace(abstract_params(policy, train_layout), jnp.dtype(policy.dtype))
-    programs.insert(0, Program("reshard", traced, 1.0, {}))
+    first = [Program("reshard", traced, 1.0, {})]
+    if backend.is_split:
+        traced = jax.jit(backend.prepare_params).trace(stacked)
+        first.append(Program("split layers", traced, 1.0, {}, extra=count_bytes(stacked)))
     residents = {"decode weights": count_bytes(params), "cache": count_bytes(cache)}
-    return Programs(programs, residents)
+    return Programs([*first, *programs], residents)
+
+
+def _prepare_abstract(backend: DecodeBackend, stacked: Any) -> Any:
+    """Returns the result of `prepare_params`; the part of a weight in one layer keeps its place."""
+    if not backend.is_split:
+        return stacked
+    prepared = jax.eval_shape(backend.prepare_params, stacked)
+
+    def drop_axis(x: Any, one: Any) -> Any:
+        spec = jax.sharding.PartitionSpec(*x.sharding.spec[1:])
+        sharding = jax.NamedSharding(x.sharding.mesh, spec)
+        return jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=sharding)
+
+    trees = tuple(jax.tree.map(drop_axis, stacked["layers"], t) for t in prepared["layers"].trees)
+    return stacked | {"layers": SplitLayers(trees, is_native=False)}
