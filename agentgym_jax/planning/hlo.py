@@ -22,7 +22,7 @@ _FREE = frozenset(
     "parameter constant tuple get-tuple-element bitcast after-all partition-id replica-id "
     "optimization-barrier while conditional call async-start".split()
 )
-_READS_A_PART = ("dynamic-slice", "gather")
+_READS_A_PART = ("slice", "dynamic-slice", "gather")
 _WRITES_A_PART = ("dynamic-update-slice", "scatter")
 # Instructions of a fusion that only copies.
 _COPIES = frozenset("parameter constant bitcast slice dynamic-slice copy".split())
