@@ -1,8 +1,9 @@
-"""Measurement of compiled programs, on programs of this machine and on text of the TPU compiler."""
+"""Measurement of compiled programs, on programs of this machine and on text of other compilers."""
 
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.experimental import pallas as pl
 
 from agentgym_jax.planning import hlo
 from agentgym_jax.planning.flops import count_flops
@@ -82,6 +83,70 @@ ENTRY %main (cache: f32[64,256], new: f32[1,256], i: s32[]) -> f32[64,256] {
     assert hlo.measure(text, {}).traffic <= 4 * 256 * 4
 
 
+def in_loop(fusion, line):
+    """Returns a GPU program whose loop runs `line` five times."""
+    return f"""HloModule gpu
+
+%fused {fusion}
+
+%body (carry: (s32[], f32[8,256])) -> (s32[], f32[8,256]) {{
+  %carry = (s32[], f32[8,256]{{1,0}}) parameter(0)
+  %i = s32[] get-tuple-element(%carry), index=0
+  %x = f32[8,256]{{1,0}} get-tuple-element(%carry), index=1
+  {line}
+  ROOT %next = (s32[], f32[8,256]{{1,0}}) tuple(%i, %x)
+}}
+
+%condition (carry: (s32[], f32[8,256])) -> pred[] {{
+  %carry = (s32[], f32[8,256]{{1,0}}) parameter(0)
+  ROOT %less = pred[] constant(true)
+}}
+
+ENTRY %main (start: (s32[], f32[8,256])) -> (s32[], f32[8,256]) {{
+  %start = (s32[], f32[8,256]{{1,0}}) parameter(0)
+  ROOT %loop = (s32[], f32[8,256]{{1,0}}) while(%start), condition=%condition, body=%body, backend_config={{"known_trip_count":{{"n":"5"}}}}
+}}
+"""
+
+
+SLICE_OF_A_LAYER = """(x: f32[8,256], i: s32[]) -> f32[1,256] {
+  %x = f32[8,256]{1,0} parameter(0)
+  %i = s32[] parameter(1)
+  %zero = s32[] constant(0)
+  %slice = f32[1,256]{1,0} dynamic-slice(%x, %i, %zero), dynamic_slice_sizes={1,256}
+  ROOT %end = f32[1,256]{1,0} %OPCODE(%slice)
+}"""
+
+
+@pytest.mark.parametrize(("opcode", "copied"), [("copy", 256 * 4), ("negate", 0)])
+def test_a_fusion_that_copies_a_layer_on_gpu_is_a_copy(opcode, copied):
+    line = "%row = f32[1,256]{1,0} fusion(%x, %i), kind=kCustom, calls=%fused"
+    text = in_loop(SLICE_OF_A_LAYER.replace("%OPCODE", opcode), line)
+    assert hlo.measure(text, {}).largest_copy_in_loop == copied
+    assert hlo.measure(text, {}).launches == 5
+
+
+ASYNC = """%pair = ((f32[8,256]{1,0}, f32[8,256]{1,0}), (f32[2,256]{1,0}, f32[2,256]{1,0})) \
+reduce-scatter-start(%x, %x), dimensions={0}
+  %done = (f32[2,256]{1,0}, f32[2,256]{1,0}) reduce-scatter-done(%pair)"""
+
+
+def test_an_asynchronous_collective_counts_each_array_once():
+    cost = hlo.measure(in_loop(SLICE_OF_A_LAYER.replace("%OPCODE", "copy"), ASYNC), {})
+    assert cost.collectives == {"reduce-scatter": (5, 5 * 2 * 8 * 256 * 4)}
+    assert cost.traffic == 5 * (2 * 8 + 2 * 2) * 256 * 4
+    assert cost.launches == 5
+
+
+def test_a_triton_kernel_states_its_traffic():
+    line = (
+        '%y = f32[8]{0} custom-call(%x), custom_call_target="__gpu$xla.gpu.triton", backend_config='
+        r'{grid_x = 4 : i32, ir = "ML\EF%x(\22", serialized_metadata = "{\22bytes_accessed\22: \2277\22}"}'
+    )
+    text = in_loop(SLICE_OF_A_LAYER.replace("%OPCODE", "copy"), line)
+    assert hlo.measure(text, {}).traffic == 5 * 77
+
+
 def test_a_compiled_program_of_this_machine_can_be_measured():
     def f(weights, x):
         return jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, weights)[0]
@@ -100,6 +165,16 @@ def test_flops_of_a_loop_are_counted_per_iteration(scope, products):
 
     traced = jax.jit(f).trace(3, jnp.ones((16, 16)))
     assert count_flops(traced.jaxpr, {scope: 5}) == products * 2 * 16**3
+
+
+def test_a_loop_inside_a_kernel_is_counted_by_the_name_of_the_kernel():
+    def kernel(n_ref, x_ref, out_ref):
+        out_ref[...] = jax.lax.fori_loop(0, n_ref[0], lambda i, x: x @ x, x_ref[...])
+
+    shape = jax.ShapeDtypeStruct((16, 16), jnp.float32)
+    call = pl.pallas_call(kernel, out_shape=shape, name="power", interpret=True)
+    traced = jax.jit(call).trace(jnp.ones(1, int), jnp.ones((16, 16)))
+    assert count_flops(traced.jaxpr, {"power": 5}) == 5 * 2 * 16**3
 
 
 def test_flops_of_a_gradient_include_the_recomputed_layers():
