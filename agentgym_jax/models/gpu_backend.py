@@ -50,7 +50,7 @@ def attend_packed(
     interpret: bool = False,
 ) -> jax.Array:
     """Computes `attention.attend_segments` with the kernel where the row length allows it."""
-    if not gpu_packed_attention.supports_row(q_BTNH.shape[1]):
+    if not gpu_packed_attention.supports_row(q_BTNH.shape[1], q_BTNH.shape[3]):
         return attend_segments(q_BTNH, k_BTKH, v_BTKH, segment_ids_BT)
     attend = functools.partial(gpu_packed_attention.attend_packed, interpret=interpret)
     return attend_rows(layout, attend, q_BTNH, k_BTKH, v_BTKH, segment_ids_BT)

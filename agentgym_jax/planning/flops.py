@@ -12,18 +12,16 @@ def count_flops(jaxpr: core.ClosedJaxpr, trips: Mapping[str, float]) -> float:
 
     Args:
       jaxpr: Traced program.
-      trips: Number of iterations of `while` loops, by the `jax.named_scope` around the loop or by
-        the name of the Pallas kernel that contains it.
+      trips: Number of iterations of `while` loops, by the `jax.named_scope` around the loop.
     """
     return _count(jaxpr.jaxpr, trips)
 
 
-def _count(jaxpr: Any, trips: Mapping[str, float], kernel: str = "") -> float:
-    """Counts a program; `kernel` is the name of the Pallas kernel whose program it is."""
-    return sum(_count_equation(equation, trips, kernel) for equation in jaxpr.eqns)
+def _count(jaxpr: Any, trips: Mapping[str, float]) -> float:
+    return sum(_count_equation(equation, trips) for equation in jaxpr.eqns)
 
 
-def _count_equation(equation: Any, trips: Mapping[str, float], kernel: str) -> float:
+def _count_equation(equation: Any, trips: Mapping[str, float]) -> float:
     name, params = equation.primitive.name, equation.params
     if name == "dot_general":
         (contracted, _), _ = params["dimension_numbers"]
@@ -31,21 +29,19 @@ def _count_equation(equation: Any, trips: Mapping[str, float], kernel: str) -> f
         inner = math.prod(left[axis] for axis in contracted)
         return 2.0 * inner * math.prod(equation.outvars[0].aval.shape)
     if name == "cond":
-        return max(_count(branch.jaxpr, trips, kernel) for branch in params["branches"])
+        return max(_count(branch.jaxpr, trips) for branch in params["branches"])
     if name == "while":
-        # A loop of a kernel has the kernel's name as its scope.
-        scope = kernel or str(equation.source_info.name_stack).rpartition("/")[2]
+        scope = str(equation.source_info.name_stack).rpartition("/")[2]
         times = next((count for part, count in trips.items() if part in scope), 1.0)
-        return times * _count(params["body_jaxpr"].jaxpr, trips, kernel)
+        return times * _count(params["body_jaxpr"].jaxpr, trips)
     if name == "pallas_call" and params["cost_estimate"] is not None:
         return float(params["cost_estimate"].flops)
     times = params["length"] if name == "scan" else 1
     if name == "shard_map":  # its program is that of one device
         times = params["mesh"].size
     if name == "pallas_call":
-        kernel = params["name"] or "kernel"
         times = math.prod(size for size in params["grid_mapping"].grid if isinstance(size, int))
-    return times * sum(_count(inner, trips, kernel) for inner in _inner(params))
+    return times * sum(_count(inner, trips) for inner in _inner(params))
 
 
 def _inner(params: Mapping[str, Any]) -> Iterator[Any]:

@@ -21,7 +21,6 @@ from agentgym_jax.models import sources
 from agentgym_jax.models.attention import BLOCK, MAX_BLOCKS
 from agentgym_jax.models.config import PRESETS, DecoderConfig
 from agentgym_jax.models.decode_backend import DecodeBackend, SplitLayers, choose_backend
-from agentgym_jax.models.kernels import gpu_packed_attention
 from agentgym_jax.models.kv_cache import CACHE_AXES, KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.planning.topology import PlanError
@@ -50,8 +49,7 @@ class Program:
       name: Name of the program.
       traced: Traced program; `lower` and `compile` work without the devices.
       calls: Calls per training step if every episode has `sampling.max_tokens` tokens.
-      trips: Number of iterations of loops, by the `jax.named_scope` around the loop or by the name
-        of the Pallas kernel that contains it.
+      trips: Number of iterations of loops, by the `jax.named_scope` around the loop.
       extra: Bytes per chip of arguments that exist only until the program ends.
     """
 
@@ -137,7 +135,6 @@ def _trace_learner(settings: RLSettings, config: DecoderConfig, layout: Layout) 
         # A causal row of one episode computes half of the blocks.
         "key_blocks": (blocks + 1) / 2,
         "logit_chunks": math.ceil(ACTION_SHARE * B * T / settings.logprob_chunk),
-        **gpu_packed_attention.mean_key_blocks(T, policy.dtype),
     }
     updates = settings.learner.mini_batches * settings.learner.epochs
     scores = (settings.algorithm.old_logprobs_from == "learner") + settings.needs_reference

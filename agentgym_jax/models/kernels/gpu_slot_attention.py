@@ -14,7 +14,7 @@ from jax.experimental.pallas import triton as plgpu
 _MASKED = -1e30
 _SIDE = 16  # smallest side of a matrix product in Triton
 _QUERIES = 64  # maximum number of queries per program
-_SLOTS = 64  # slots per block
+_SLOT_BYTES = 128  # slots per block times the bytes of a number; a block must fit on the chip
 _PROGRAMS = 256  # programs that keep a GPU busy; an H100 has 132 processors
 
 
@@ -65,7 +65,7 @@ def attend_slots(
     side = min(_QUERIES, max(_SIDE, pl.next_power_of_2(T * group)))
     q_nKQH = jnp.pad(q_nKQH, ((0, 0), (0, 0), (0, -(T * group) % side), (0, 0)))
     Q = q_nKQH.shape[2]
-    block = min(_SLOTS, pl.next_power_of_2(S + 1) // 2)
+    block = min(_SLOT_BYTES // k_LBKSH.dtype.itemsize, pl.next_power_of_2(S + 1) // 2)
     if splits is None:
         splits = max(1, min(_PROGRAMS // (n * K * (Q // side)), S // (4 * block)))
     places = jnp.stack([jnp.clip(row_n, 0, B - 1), start_n, count_n], axis=1).astype(jnp.int32)

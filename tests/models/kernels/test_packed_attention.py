@@ -40,6 +40,24 @@ def test_values_and_gradients_equal_the_reference(
         np.testing.assert_allclose(*map(np.float32, (one, other)), atol=atol)
 
 
-@KERNELS
-def test_rows_of_whole_blocks_are_supported(kernel):
-    assert kernel.supports_row(640) and not kernel.supports_row(100)
+def test_blocks_of_other_segments_are_never_read_on_gpu():
+    ids = jnp.asarray([[1] * 128 + [2] * 128 + [3] * 128])
+    is_second = (ids == 2)[..., None, None]
+    rng = np.random.default_rng(0)
+    arrays = [jnp.asarray(rng.normal(size=(1, 384, n, 64)), "float32") for n in (2, 1, 1)]
+    arrays = [jnp.where(is_second, x, jnp.nan) for x in arrays]
+
+    def loss(q, k, v):
+        out = gpu_packed_attention.attend_packed(q, k, v, ids, interpret=True)
+        return jnp.sum(jnp.where(is_second, out, 0.0))
+
+    found, gradients = jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2)))(*arrays)
+    assert np.isfinite(found)
+    assert all(np.isfinite(x[:, 128:256]).all() and x[:, 128:256].any() for x in gradients)
+
+
+def test_rows_of_whole_blocks_are_supported():
+    assert packed_attention.supports_row(640) and not packed_attention.supports_row(100)
+    assert gpu_packed_attention.supports_row(640, 128)
+    assert not gpu_packed_attention.supports_row(640, 80)
+    assert not gpu_packed_attention.supports_row(100, 128)
