@@ -98,20 +98,33 @@ def check_held_out(
     check_disjoint(tasks, item_ids, "the data to learn from")
 
 
+def count_process_rows(rows: int, max_episodes: int, shards: int, num_processes: int) -> int:
+    """Returns the number of rows of each process's sampler.
+
+    Args:
+      rows: Config value `sampler.rows`, the rows of all processes.
+      max_episodes: Maximum number of episodes that a process collects at the same time.
+      shards: Number of groups of devices over which the rows of a process are divided.
+      num_processes: Number of processes.
+    """
+    step = num_processes * shards
+    if rows % step:
+        raise ConfigError(
+            f"config.sampler.rows={rows} cannot be divided over {num_processes} processes with "
+            f"{shards} groups of devices each; set {-(-rows // step) * step}"
+        )
+    useful_rows = -(-max(1, max_episodes) // shards) * shards
+    return min(rows // num_processes, useful_rows)
+
+
 def build_agent(
     settings: AgentSettings, model: Model, environments: Environments, max_episodes: int
 ) -> SampledAgent:
     """Builds the collector and its sampler without weights; `max_episodes` limits the rows."""
-    layout, rows = model.decode_policy.layout, settings.sampler["rows"]
+    layout = model.decode_policy.layout
     shards = layout.shards("batch") if layout is not None else 1
-    if rows % (processes.count() * shards):
-        step = processes.count() * shards
-        raise ConfigError(
-            f"config.sampler.rows={rows} cannot be divided over {processes.count()} processes with "
-            f"{shards} groups of devices each; set {-(-rows // step) * step}"
-        )
-    useful_rows = -(-max(1, max_episodes) // shards) * shards
-    options = {**settings.sampler, "rows": min(rows // processes.count(), useful_rows)}
+    rows = count_process_rows(settings.sampler["rows"], max_episodes, shards, processes.count())
+    options = {**settings.sampler, "rows": rows}
     stop_ids = model.renderer.stop_ids
     sampler = call(Sampler, "sampler", options, policy=model.decode_policy, stop_ids=stop_ids)
     collector = Collector(

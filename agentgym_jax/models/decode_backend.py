@@ -22,8 +22,8 @@ _SPECS = KERNEL_SPECS | {"kernel": "bd,dv->bv"}
 class SplitLayers:
     """Layer weights split into one tree per layer.
 
-    On CPU, a scan over stacked weights would copy the weights of each layer before it uses them,
-    which takes most of the time of a decode step.
+    On CPU and GPU, a scan over stacked weights would copy the weights of each layer before it uses
+    them, which takes most of the time of a decode step.
     """
 
     trees: tuple[Any, ...]
@@ -36,7 +36,7 @@ class DecodeBackend:
     """Operations of a decoder that depend on the form of its weights.
 
     Attributes:
-      is_split: True if the layers are `SplitLayers`; for CPU.
+      is_split: True if the layers are `SplitLayers`; for CPU and GPU.
       is_native: True if decode steps use the functions of `native`; needs `is_split`.
     """
 
@@ -119,8 +119,11 @@ def choose_backend(
     num_rows: int, dtype: jax.typing.DTypeLike, layout: Layout | None
 ) -> DecodeBackend:
     """Returns the fastest backend for decode steps of `num_rows` rows on this machine."""
-    is_split = get_platform() == "cpu" and layout is None
-    return DecodeBackend(is_split, is_native=is_split and products.supports(num_rows, dtype))
+    is_cpu = get_platform() == "cpu"
+    is_split = (is_cpu and layout is None) or get_platform() == "gpu"
+    return DecodeBackend(
+        is_split, is_native=is_cpu and is_split and products.supports(num_rows, dtype)
+    )
 
 
 def get_backend(layers: Any) -> DecodeBackend:

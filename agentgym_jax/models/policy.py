@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from agentgym_jax.models import tpu_backend
+from agentgym_jax.models import gpu_backend, tpu_backend
 from agentgym_jax.models.attention import attend_segments
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.decode_backend import DecodeBackend, get_backend, look_up
@@ -29,6 +29,10 @@ REMAT_POLICIES: dict[str, Callable[..., bool] | None] = {
     "block": jax.checkpoint_policies.nothing_saveable,
     "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
 }
+
+# Kernels of each platform; CPU has none.
+_BACKENDS = {"tpu": tpu_backend.TPUBackend, "gpu": gpu_backend.GPUBackend}
+_ATTEND_PACKED = {"tpu": tpu_backend.attend_packed, "gpu": gpu_backend.attend_packed}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,8 +121,8 @@ class Policy:
         x_BTD, rope = self._embed(decoder, tokens_BT, positions_BT)
         graph, stacked = nnx.split(decoder.layers)
         attend_rows = attend_segments
-        if get_platform() == "tpu":
-            attend_rows = functools.partial(tpu_backend.attend_packed, self.layout)
+        if get_platform() in _ATTEND_PACKED:
+            attend_rows = functools.partial(_ATTEND_PACKED[get_platform()], self.layout)
 
         def layer(x_BTD, weights, constants):
             rope, segment_ids_BT = constants
@@ -211,8 +215,8 @@ class Policy:
         if isinstance(params["layers"], WithGradientSum):
             params = params | {"layers": params["layers"].weights}
         backend = get_backend(params["layers"])
-        if get_platform() == "tpu":
-            backend = tpu_backend.TPUBackend(layout=self.layout)
+        if get_platform() in _BACKENDS:
+            backend = _BACKENDS[get_platform()](is_split=backend.is_split, layout=self.layout)
         if backend.is_split:
             params = params | {"layers": params["layers"].trees[0]}
         expected = jax.tree.structure(self.abstract_params())

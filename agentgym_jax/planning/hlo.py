@@ -20,10 +20,14 @@ _TRIPS = re.compile(r'known_trip_count"?:\s*\{"?n"?:\s*"?(\d+)')
 # Instructions that move no data.
 _FREE = frozenset(
     "parameter constant tuple get-tuple-element bitcast after-all partition-id replica-id "
-    "optimization-barrier while conditional call".split()
+    "optimization-barrier while conditional call async-start".split()
 )
-_READS_A_PART = ("dynamic-slice", "gather")
+_READS_A_PART = ("slice", "dynamic-slice", "gather")
 _WRITES_A_PART = ("dynamic-update-slice", "scatter")
+# Instructions of a fusion that only copies.
+_COPIES = frozenset("parameter constant bitcast slice dynamic-slice copy".split())
+# Traffic that a kernel states, on TPU and on GPU.
+_STATED = re.compile(r'bytes_accessed(?:"|\\22):\s*(?:"|\\22)(\d+)')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Instruction:
     Attributes:
       opcode: Operation, such as `fusion` or `all-gather-start`.
       sizes: Bytes of each array of the result that is in HBM.
-      largest: Bytes of the largest array of the result in any memory.
+      whole: Bytes of the result in any memory.
       operands: Names of the operands.
       text: Operands and attributes.
       is_root: True if the line is the result of its computation.
@@ -42,7 +46,7 @@ class Instruction:
     name: str
     opcode: str
     sizes: tuple[int, ...]
-    largest: int
+    whole: int
     operands: tuple[str, ...]
     text: str
     is_root: bool
@@ -100,14 +104,14 @@ def measure(text: str, trips: Mapping[str, float]) -> Cost:
     module, entry = parse(text)
     cost = Cost()
     for own, instruction, times in _executed(module, entry, trips, 1.0):
-        for opcode, moved in _collectives(module, instruction):
+        for opcode, moved in _collectives(module, own, instruction):
             count, size = cost.collectives.get(opcode, (0, 0.0))
             cost.collectives[opcode] = (count + round(times), size + moved * times)
         if instruction.opcode in _FREE or instruction.opcode.endswith("-done"):
             continue
         cost.launches += round(times)
         cost.traffic += times * _traffic(module, own, instruction)
-        if times > 1 and instruction.opcode.startswith("copy"):
+        if times > 1 and _is_copy(module, instruction):
             largest = max(instruction.sizes, default=0)
             cost.largest_copy_in_loop = max(cost.largest_copy_in_loop, largest)
     return cost
@@ -139,7 +143,7 @@ def _parse_line(line: str) -> Instruction:
         name=left.removeprefix("ROOT ").lstrip("%"),
         opcode=opcode,
         sizes=tuple(0 if on_chip else size for size, on_chip in _sizes(result)),
-        largest=max((size for size, _ in _sizes(result)), default=0),
+        whole=sum(size for size, _ in _sizes(result)),
         operands=tuple(_NAME.findall(rest[len(opcode) : close])),
         text=rest[len(opcode) :],
         is_root=left.startswith("ROOT "),
@@ -164,20 +168,44 @@ def _sizes(text: str) -> Iterator[tuple[int, bool]]:
         yield size, re.search(r"S\([1-9]\)", layout) is not None
 
 
-def _collectives(module: Module, instruction: Instruction) -> Iterator[tuple[str, int]]:
+def _collectives(
+    module: Module, own: Computation, instruction: Instruction
+) -> Iterator[tuple[str, int]]:
     """Yields type and bytes of the collectives of an instruction; a fusion can have some.
 
-    The TPU compiler fuses an all-reduce with the slice of each chip, which is a reduce-scatter.
+    The bytes are those of the operands or of the results, the larger of the two. The TPU compiler
+    fuses an all-reduce with the slice of each chip, which is a reduce-scatter.
     """
     opcode = instruction.opcode.removesuffix("-start")
     if opcode in COLLECTIVES:
-        yield opcode, instruction.largest
-    elif opcode in ("fusion", "async"):
+        given = sum(own[name].whole for name in instruction.operands if name in own)
+        yield opcode, max(given, instruction.whole - _repeated(instruction, given))
+    elif opcode == "fusion":
         for name in instruction.called("calls"):
             for line in module[name].values():
-                for inner, size in _collectives(module, line):
+                for inner, size in _collectives(module, module[name], line):
                     is_scatter = inner == "all-reduce" and "scatter" in name
                     yield ("reduce-scatter" if is_scatter else inner), size
+
+
+def _repeated(instruction: Instruction, given: int) -> int:
+    """Returns the bytes of a result that are those of the operands (`given`).
+
+    The start of an asynchronous collective returns its operands next to its results; that of an
+    all-reduce returns its results only.
+    """
+    is_start = instruction.opcode.endswith("-start") and instruction.opcode != "all-reduce-start"
+    return given if is_start else 0
+
+
+def _is_copy(module: Module, instruction: Instruction) -> bool:
+    """Returns True for a copy, which can be a fusion on GPU."""
+    if instruction.opcode != "fusion":
+        return instruction.opcode.startswith("copy")
+    body = [line for name in instruction.called("calls") for line in module[name].values()]
+    return all(line.opcode in _COPIES for line in body) and any(
+        line.opcode == "copy" for line in body
+    )
 
 
 def _executed(
@@ -229,11 +257,12 @@ def _traffic(module: Module, own: Computation, instruction: Instruction) -> int:
         return 2 * instruction.num_bytes
     if instruction.opcode in _WRITES_A_PART:
         return 2 * sum(operand.num_bytes for operand in operands[1:])
-    stated = re.search(r'"bytes_accessed":"(\d+)"', instruction.text)
+    stated = _STATED.search(instruction.text)
     if instruction.opcode == "custom-call" and stated is not None:  # a kernel states its traffic
         return int(stated.group(1))
     if instruction.opcode != "fusion":
-        return instruction.num_bytes + sum(operand.num_bytes for operand in operands)
+        given = sum(operand.num_bytes for operand in operands)
+        return given + instruction.num_bytes - _repeated(instruction, given)
     reads = [_read(module, instruction, i, x.num_bytes) for i, x in enumerate(operands)]
     writes = 0 if any(in_place for _, in_place in reads) else instruction.num_bytes
     return writes + sum(size for size, _ in reads)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from agentgym_jax.batch import TokenBatch
+from agentgym_jax.jobs.agents import count_process_rows
 from agentgym_jax.jobs.config.model import abstract_params
 from agentgym_jax.jobs.config.sections import call
 from agentgym_jax.jobs.rl.build import make_learner
@@ -20,6 +21,7 @@ from agentgym_jax.learner.optimizer import make_optimizer
 from agentgym_jax.models import sources
 from agentgym_jax.models.attention import BLOCK, MAX_BLOCKS
 from agentgym_jax.models.config import PRESETS, DecoderConfig
+from agentgym_jax.models.decode_backend import DecodeBackend, SplitLayers, choose_backend
 from agentgym_jax.models.kv_cache import CACHE_AXES, KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.planning.topology import PlanError
@@ -29,8 +31,10 @@ from agentgym_jax.sharding import (
     DECODE_RULES,
     TRAIN_RULES,
     Layout,
+    make_layouts,
     make_mesh,
     make_reshard,
+    spread_layout,
     tracing_for,
 )
 from agentgym_jax.text.tokenizer import byte_tokenizer
@@ -50,6 +54,7 @@ class Program:
       calls: Calls per training step if every episode has `sampling.max_tokens` tokens.
       trips: Number of iterations of loops, by the `jax.named_scope` around the loop.
       freed: Purposes of the resident arrays that do not exist while the program runs.
+      extra: Bytes per chip of arguments that exist only until the program ends.
     """
 
     name: str
@@ -57,6 +62,7 @@ class Program:
     calls: float
     trips: Mapping[str, float]
     freed: tuple[str, ...] = ()
+    extra: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,11 +106,18 @@ def make_programs(
     """
     if settings.critic is not None:
         raise PlanError("plans support algorithms without a critic only, such as grpo or rloo")
-    mesh = call(make_mesh, "mesh", mesh_options, devices=devices)
+    # The programs of a sampler are the same in all processes; those of process 0 are traced.
+    here = devices[0].process_index
+    layout, decode_layout = call(
+        make_layouts, "mesh", mesh_options, devices=devices, process_index=here
+    )
+    if layout is None or decode_layout is None:
+        mesh = make_mesh(data=1, fsdp=1, tensor=1, devices=devices)
+        layout, decode_layout = Layout(mesh, TRAIN_RULES), Layout(mesh, DECODE_RULES)
     config = get_decoder_config(settings)
     with tracing_for(devices[0].platform):
-        learner = _trace_learner(settings, config, Layout(mesh, TRAIN_RULES))
-        sampler = _trace_sampler(settings, config, Layout(mesh, DECODE_RULES))
+        learner = _trace_learner(settings, config, layout)
+        sampler = _trace_sampler(settings, config, layout, decode_layout)
     return Programs(
         programs=[*sampler.programs, *learner.programs],
         residents={**learner.residents, **sampler.residents},
@@ -188,17 +201,23 @@ def _abstract_batch(shape: tuple[int, ...], layout: Layout) -> TokenBatch:
     )
 
 
-def _trace_sampler(settings: RLSettings, config: DecoderConfig, layout: Layout) -> Programs:
+def _trace_sampler(
+    settings: RLSettings, config: DecoderConfig, train_layout: Layout, layout: Layout
+) -> Programs:
+    """Traces the programs of one process; its sampler has its share of rows and episodes."""
     options = settings.sampler
     policy = Policy(config, dtype=settings.model.decode_dtype, layout=layout)
-    params = jax.tree.map(
+    stacked = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, jnp.dtype(policy.dtype), sharding=x.sharding),
         abstract_params(policy, layout),
     )
-    episodes = settings.rollout.tasks_per_step * settings.rollout.group_size
+    num_processes = len({device.process_index for device in train_layout.mesh.devices.flat})
+    episodes = -(-settings.rollout.tasks_per_step // num_processes) * settings.rollout.group_size
     shards = layout.shards("batch")
-    B = min(options["rows"], -(-episodes // shards) * shards)
+    B = count_process_rows(options["rows"], episodes, shards, num_processes)
     S = options["cache_length"]
+    backend = choose_backend(B, policy.dtype, layout)
+    params = _prepare_abstract(backend, stacked)
     shape = (config.num_layers, B, config.num_kv_heads, S, config.head_size)
     sharding = layout.sharding(CACHE_AXES, shape)
     one = jax.ShapeDtypeStruct(shape, jnp.dtype(policy.dtype), sharding=sharding)
@@ -228,9 +247,26 @@ def _trace_sampler(settings: RLSettings, config: DecoderConfig, layout: Layout) 
     width = jax.ShapeDtypeStruct((max(1, B // shards // 4) * shards,), jnp.int32)
     traced = decode.copy_rows.trace(cache, width, width, layout)
     programs.append(Program("copy prefix", traced, rounds, trips))
-    train_layout = Layout(layout.mesh, TRAIN_RULES)
-    reshard = make_reshard(policy.param_shardings(layout))
+    reshard = make_reshard(policy.param_shardings(spread_layout(train_layout, layout)))
     traced = reshard.trace(abstract_params(policy, train_layout), jnp.dtype(policy.dtype))
-    programs.insert(0, Program("reshard", traced, 1.0, {}, freed=("cache",)))
+    first = [Program("reshard", traced, 1.0, {}, freed=("cache",))]
+    if backend.is_split:
+        traced = jax.jit(backend.prepare_params).trace(stacked)
+        first.append(Program("split layers", traced, 1.0, {}, extra=count_bytes(stacked)))
     residents = {"decode weights": count_bytes(params), "cache": count_bytes(cache)}
-    return Programs(programs, residents)
+    return Programs([*first, *programs], residents)
+
+
+def _prepare_abstract(backend: DecodeBackend, stacked: Any) -> Any:
+    """Returns the result of `prepare_params`; the part of a weight in one layer keeps its place."""
+    if not backend.is_split:
+        return stacked
+    prepared = jax.eval_shape(backend.prepare_params, stacked)
+
+    def drop_axis(x: Any, one: Any) -> Any:
+        spec = jax.sharding.PartitionSpec(*x.sharding.spec[1:])
+        sharding = jax.NamedSharding(x.sharding.mesh, spec)
+        return jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=sharding)
+
+    trees = tuple(jax.tree.map(drop_axis, stacked["layers"], t) for t in prepared["layers"].trees)
+    return stacked | {"layers": SplitLayers(trees, is_native=False)}

@@ -27,8 +27,8 @@ class ProgramCost:
       name: Name of the program.
       calls: Calls per training step if all episodes have the maximum length.
       compile_s: Seconds to compile.
-      temp: Bytes of temporary arrays. If they exceed the memory, the compiler gives up; traffic and
-        collectives are then unknown and 0.
+      temp: Bytes of temporary arrays, and of arguments that exist only for this call. If they
+        exceed the memory, the compiler gives up; traffic and collectives are then unknown and 0.
       flops: FLOPs of matrix products.
       traffic: Bytes read from and written to HBM.
       collectives: Number and bytes of each type of collective.
@@ -179,7 +179,7 @@ def _measure(program: Program, residents: Mapping[str, int], topology: Topology)
     flops = count_flops(program.traced.jaxpr, program.trips) / topology.num_chips
     try:
         compiled = program.traced.lower().compile()
-        temp = compiled.memory_analysis().temp_size_in_bytes
+        temp = compiled.memory_analysis().temp_size_in_bytes + program.extra
         cost = hlo.measure(compiled.as_text(), program.trips)
     except jax.errors.JaxRuntimeError as error:
         needed = _TOO_LARGE.search(str(error))
@@ -220,8 +220,9 @@ def format_plan(plan: Plan) -> str:
         + ", ".join(f"{name} {size / GIB:.2f}" for name, size in plan.residents.items()),
         "",
         f"{'program':<20}{'compile':>9}{'temp':>9}{'peak':>9}{'FLOPs':>9}{'HBM':>10}{'links':>9}"
-        f"{'copy':>9}{'time':>10}{'calls':>8}",
-        f"{'':<20}{'s':>9}{'GiB':>9}{'GiB':>9}{'T':>9}{'GB':>10}{'GB':>9}{'GiB':>9}{'ms':>10}{'a step':>8}",
+        f"{'copy':>9}{'kernels':>9}{'time':>10}{'calls':>8}",
+        f"{'':<20}{'s':>9}{'GiB':>9}{'GiB':>9}{'T':>9}{'GB':>10}{'GB':>9}{'GiB':>9}{'':>9}{'ms':>10}"
+        f"{'a step':>8}",
     ]
     for p in plan.programs:
         moved = sum(size for _, size in p.collectives.values())
@@ -229,6 +230,6 @@ def format_plan(plan: Plan) -> str:
             f"{p.name:<20}{p.compile_s:>9.1f}{p.temp / GIB:>9.2f}{p.peak / GIB:>9.2f}"
             f"{p.flops / 1e12:>9.2f}"
             f"{p.traffic / 1e9:>10.2f}{moved / 1e9:>9.2f}{p.largest_copy_in_loop / GIB:>9.2f}"
-            f"{p.time * 1e3:>10.1f}{p.calls:>8.0f}  {p.bound}"
+            f"{p.launches:>9}{p.time * 1e3:>10.1f}{p.calls:>8.0f}  {p.bound}"
         )
     return "\n".join([*lines, "", plan.verdict()])

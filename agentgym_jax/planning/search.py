@@ -3,7 +3,10 @@
 import dataclasses
 from collections.abc import Callable, Iterator
 
+import jax.numpy as jnp
+
 from agentgym_jax.jobs.rl.config import RLSettings
+from agentgym_jax.models.policy import Policy
 from agentgym_jax.planning.programs import get_decoder_config
 from agentgym_jax.planning.report import Plan, make_plan
 from agentgym_jax.planning.topology import PlanError, Topology
@@ -39,16 +42,29 @@ def search_plan(
 
 
 def _describe(plan: Plan) -> str:
-    return f"fsdp={plan.mesh['fsdp']}, tensor={plan.mesh['tensor']}, micro_rows={plan.micro_rows}"
+    return ", ".join(f"{name}={size}" for name, size in plan.mesh.items()) + (
+        f", micro_rows={plan.micro_rows}"
+    )
 
 
 def _candidates(settings: RLSettings, topology: Topology) -> Iterator[tuple[dict[str, int], int]]:
-    """Yields meshes whose tensor axis divides the heads and stays inside a host."""
+    """Yields meshes whose tensor axis divides the heads and stays inside a host.
+
+    While decoding, layers are divided until the weights of a chip take at most a third of its
+    memory.
+    """
     config = get_decoder_config(settings)
-    tensor = 1
-    while tensor <= min(topology.chip.chips_per_host, topology.num_chips, config.num_kv_heads):
+    bytes_per_weight = jnp.dtype(settings.model.decode_dtype).itemsize
+    num_bytes = Policy(config).num_parameters * bytes_per_weight
+    hosts_chips = min(topology.chip.chips_per_host, topology.num_chips)
+    tensor = decode_tensor = 1
+    while num_bytes / decode_tensor > topology.chip.memory / 3 and decode_tensor < hosts_chips:
+        decode_tensor *= 2
+    while tensor <= min(hosts_chips, config.num_kv_heads):
         if topology.num_chips % tensor == 0 and config.num_kv_heads % tensor == 0:
             fsdp = topology.num_chips // tensor
             for rows_per_shard in (1, 2):
-                yield dict(data=1, fsdp=fsdp, tensor=tensor), fsdp * rows_per_shard
+                mesh = dict(data=1, fsdp=fsdp, tensor=tensor)
+                mesh["decode_tensor"] = max(tensor, decode_tensor)
+                yield mesh, fsdp * rows_per_shard
         tensor *= 2

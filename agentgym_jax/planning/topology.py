@@ -13,6 +13,7 @@ from jax.experimental import topologies
 
 _GIB = 2**30
 INSTALL = 'pip install -e ".[plan]"'
+INSTALL_GPU = 'pip install -e ".[cuda]"'  # 5 GB; it needs no GPU
 
 
 class PlanError(ValueError):
@@ -145,10 +146,7 @@ device_description_str: "NVIDIA H100 80GB HBM3"
 
 def _gpu_devices(num_chips: int) -> Sequence[jax.Device]:
     if importlib.util.find_spec("jax_cuda12_plugin") is None:
-        raise PlanError(
-            "--topology=h100:N needs XLA's GPU compiler: "
-            f'pip install "jax-cuda12-plugin[with-cuda]=={jax.__version__}"'
-        )
+        raise PlanError(f"--topology=h100:{num_chips} needs XLA's GPU compiler: {INSTALL_GPU}")
     os.environ.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")
     found = topologies.get_topology_desc(
         platform="cuda", topology_name="", target_config=_H100, topology=f"1x1x{num_chips}"

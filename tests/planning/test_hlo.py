@@ -1,4 +1,4 @@
-"""Measurement of compiled programs, on programs of this machine and on text of the TPU compiler."""
+"""Measurement of compiled programs, on programs of this machine and on text of other compilers."""
 
 import jax
 import jax.numpy as jnp
@@ -80,6 +80,70 @@ ENTRY %main (cache: f32[64,256], new: f32[1,256], i: s32[]) -> f32[64,256] {
 }
 """
     assert hlo.measure(text, {}).traffic <= 4 * 256 * 4
+
+
+def in_loop(fusion, line):
+    """Returns a GPU program whose loop runs `line` five times."""
+    return f"""HloModule gpu
+
+%fused {fusion}
+
+%body (carry: (s32[], f32[8,256])) -> (s32[], f32[8,256]) {{
+  %carry = (s32[], f32[8,256]{{1,0}}) parameter(0)
+  %i = s32[] get-tuple-element(%carry), index=0
+  %x = f32[8,256]{{1,0}} get-tuple-element(%carry), index=1
+  {line}
+  ROOT %next = (s32[], f32[8,256]{{1,0}}) tuple(%i, %x)
+}}
+
+%condition (carry: (s32[], f32[8,256])) -> pred[] {{
+  %carry = (s32[], f32[8,256]{{1,0}}) parameter(0)
+  ROOT %less = pred[] constant(true)
+}}
+
+ENTRY %main (start: (s32[], f32[8,256])) -> (s32[], f32[8,256]) {{
+  %start = (s32[], f32[8,256]{{1,0}}) parameter(0)
+  ROOT %loop = (s32[], f32[8,256]{{1,0}}) while(%start), condition=%condition, body=%body, backend_config={{"known_trip_count":{{"n":"5"}}}}
+}}
+"""
+
+
+SLICE_OF_A_LAYER = """(x: f32[8,256], i: s32[]) -> f32[1,256] {
+  %x = f32[8,256]{1,0} parameter(0)
+  %i = s32[] parameter(1)
+  %zero = s32[] constant(0)
+  %slice = f32[1,256]{1,0} dynamic-slice(%x, %i, %zero), dynamic_slice_sizes={1,256}
+  ROOT %end = f32[1,256]{1,0} %OPCODE(%slice)
+}"""
+
+
+@pytest.mark.parametrize(("opcode", "copied"), [("copy", 256 * 4), ("negate", 0)])
+def test_a_fusion_that_copies_a_layer_on_gpu_is_a_copy(opcode, copied):
+    line = "%row = f32[1,256]{1,0} fusion(%x, %i), kind=kCustom, calls=%fused"
+    text = in_loop(SLICE_OF_A_LAYER.replace("%OPCODE", opcode), line)
+    assert hlo.measure(text, {}).largest_copy_in_loop == copied
+    assert hlo.measure(text, {}).launches == 5
+
+
+ASYNC = """%pair = ((f32[8,256]{1,0}, f32[8,256]{1,0}), (f32[2,256]{1,0}, f32[2,256]{1,0})) \
+reduce-scatter-start(%x, %x), dimensions={0}
+  %done = (f32[2,256]{1,0}, f32[2,256]{1,0}) reduce-scatter-done(%pair)"""
+
+
+def test_an_asynchronous_collective_counts_each_array_once():
+    cost = hlo.measure(in_loop(SLICE_OF_A_LAYER.replace("%OPCODE", "copy"), ASYNC), {})
+    assert cost.collectives == {"reduce-scatter": (5, 5 * 2 * 8 * 256 * 4)}
+    assert cost.traffic == 5 * (2 * 8 + 2 * 2) * 256 * 4
+    assert cost.launches == 5
+
+
+def test_a_triton_kernel_states_its_traffic():
+    line = (
+        '%y = f32[8]{0} custom-call(%x), custom_call_target="__gpu$xla.gpu.triton", backend_config='
+        r'{grid_x = 4 : i32, ir = "ML\EF%x(\22", serialized_metadata = "{\22bytes_accessed\22: \2277\22}"}'
+    )
+    text = in_loop(SLICE_OF_A_LAYER.replace("%OPCODE", "copy"), line)
+    assert hlo.measure(text, {}).traffic == 5 * 77
 
 
 def test_a_compiled_program_of_this_machine_can_be_measured():

@@ -112,7 +112,7 @@ def test_a_missing_compiler_is_named_with_the_command_that_installs_it(monkeypat
     monkeypatch.setattr(topology.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(PlanError, match=r'libtpu: pip install -e "\.\[plan\]"'):
         _ = parse_topology("v5e:2x2").devices
-    with pytest.raises(PlanError, match="jax-cuda12-plugin"):
+    with pytest.raises(PlanError, match=r'GPU compiler: pip install -e "\.\[cuda\]"'):
         _ = parse_topology("h100:8").devices
 
 
@@ -121,6 +121,21 @@ def test_a_missing_compiler_is_named_with_the_command_that_installs_it(monkeypat
 def test_a_tpu_slice_that_does_not_exist_is_refused_in_one_line():
     with pytest.raises(PlanError, match="libtpu has no such slice"):
         _ = parse_topology("v5e:3x5").devices
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("jax_cuda12_plugin") is None, reason="needs the extra [cuda]"
+)
+def test_a_plan_for_gpus_copies_no_weights_and_no_cache_while_it_decodes():
+    made = make_plan(settings(), dict(data=1, fsdp=-1, tensor=1), parse_topology("h100:2"))
+    costs = {program.name.split()[0]: program for program in made.programs}
+    assert costs["split"].temp >= made.residents["decode weights"]
+    one_layer = made.residents["cache"] / get_decoder_config(settings()).num_layers
+    assert costs["decode"].largest_copy_in_loop < one_layer / 2
+    assert costs["prefill"].largest_copy_in_loop == 0
+    assert costs["prefill"].collectives == {}
+    assert made.fits
 
 
 def test_rows_that_the_devices_cannot_divide_are_refused_with_a_value_that_fits():

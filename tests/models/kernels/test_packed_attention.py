@@ -1,4 +1,4 @@
-"""The training kernel for TPU, in interpret mode, against its plain reference."""
+"""The training kernels for TPU and GPU, in interpret mode, against their plain reference."""
 
 import jax
 import jax.numpy as jnp
@@ -6,15 +6,21 @@ import numpy as np
 import pytest
 
 from agentgym_jax.models.attention import attend_segments
-from agentgym_jax.models.kernels.packed_attention import attend_packed, supports_row
+from agentgym_jax.models.kernels import gpu_packed_attention, packed_attention
 
 T = 256
+KERNELS = pytest.mark.parametrize(
+    "kernel", [packed_attention, gpu_packed_attention], ids=["tpu", "gpu"]
+)
 ROWS = ([1] * 100 + [2] * 90 + [0] * 66, [1] * 256, [0] * 256)
 
 
+@KERNELS
 @pytest.mark.parametrize(("num_heads", "num_kv_heads", "head_size"), [(4, 2, 64), (3, 1, 128)])
 @pytest.mark.parametrize(("dtype", "atol"), [("float32", 5e-5), ("bfloat16", 6e-2)])
-def test_values_and_gradients_equal_the_reference(num_heads, num_kv_heads, head_size, dtype, atol):
+def test_values_and_gradients_equal_the_reference(
+    num_heads, num_kv_heads, head_size, dtype, atol, kernel
+):
     rng = np.random.default_rng(0)
     heads = (num_heads, num_kv_heads, num_kv_heads)
     q, k, v = (jnp.asarray(rng.normal(size=(len(ROWS), T, n, head_size)), dtype) for n in heads)
@@ -27,12 +33,31 @@ def test_values_and_gradients_equal_the_reference(num_heads, num_kv_heads, head_
 
         return jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2)))(q, k, v)
 
-    found, gradients = total(lambda *x: attend_packed(*x, interpret=True))
+    found, gradients = total(lambda *x: kernel.attend_packed(*x, interpret=True))
     expected, wanted = total(attend_segments)
     np.testing.assert_allclose(found, expected, rtol=1e-3 if dtype == "float32" else 2e-2)
     for one, other in zip(gradients, wanted, strict=True):
         np.testing.assert_allclose(*map(np.float32, (one, other)), atol=atol)
 
 
+def test_blocks_of_other_segments_are_never_read_on_gpu():
+    ids = jnp.asarray([[1] * 128 + [2] * 128 + [3] * 128])
+    is_second = (ids == 2)[..., None, None]
+    rng = np.random.default_rng(0)
+    arrays = [jnp.asarray(rng.normal(size=(1, 384, n, 64)), "float32") for n in (2, 1, 1)]
+    arrays = [jnp.where(is_second, x, jnp.nan) for x in arrays]
+
+    def loss(q, k, v):
+        out = gpu_packed_attention.attend_packed(q, k, v, ids, interpret=True)
+        return jnp.sum(jnp.where(is_second, out, 0.0))
+
+    found, gradients = jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2)))(*arrays)
+    assert np.isfinite(found)
+    assert all(np.isfinite(x[:, 128:256]).all() and x[:, 128:256].any() for x in gradients)
+
+
 def test_rows_of_whole_blocks_are_supported():
-    assert supports_row(640) and not supports_row(100)
+    assert packed_attention.supports_row(640) and not packed_attention.supports_row(100)
+    assert gpu_packed_attention.supports_row(640, 128)
+    assert not gpu_packed_attention.supports_row(640, 80)
+    assert not gpu_packed_attention.supports_row(100, 128)

@@ -1,0 +1,56 @@
+"""Attention on GPU: kernels on the rows and heads of each device."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from agentgym_jax.models.attention import attend_segments
+from agentgym_jax.models.kernel_backend import KernelBackend, attend_rows
+from agentgym_jax.models.kernels import gpu_packed_attention, gpu_slot_attention
+from agentgym_jax.models.kv_cache import KVCache
+from agentgym_jax.sharding import Layout
+
+
+@dataclasses.dataclass(frozen=True)
+class GPUBackend(KernelBackend):
+    """Kernel backend for GPU. XLA's scatter writes the new tokens in place."""
+
+    def supports_cache(self, cache):
+        """Returns True if the kernel can use the length and the head size of the cache."""
+        return gpu_slot_attention.supports(cache.length, cache.k_LBKSH.shape[4])
+
+    def update_local(
+        self, layer, q_nTNH, k_nTKH, v_nTKH, k_LBKSH, v_LBKSH, row_n, positions_nT, *, is_in_order
+    ):
+        """Updates the rows and heads of one device."""
+        del is_in_order
+        cache = KVCache(k_LBKSH, v_LBKSH).write(layer, k_nTKH, v_nTKH, row_n, positions_nT)
+        out_nTNH = gpu_slot_attention.attend_slots(
+            q_nTNH,
+            cache.k_LBKSH,
+            cache.v_LBKSH,
+            layer,
+            row_n,
+            positions_nT[:, 0],
+            jnp.sum(positions_nT < cache.length, axis=1),
+            interpret=self.interpret,
+        )
+        return out_nTNH, cache.k_LBKSH, cache.v_LBKSH
+
+
+def attend_packed(
+    layout: Layout | None,
+    q_BTNH: jax.Array,
+    k_BTKH: jax.Array,
+    v_BTKH: jax.Array,
+    segment_ids_BT: jax.Array,
+    *,
+    interpret: bool = False,
+) -> jax.Array:
+    """Computes `attention.attend_segments` with the kernel where the row length allows it."""
+    if not gpu_packed_attention.supports_row(q_BTNH.shape[1], q_BTNH.shape[3]):
+        return attend_segments(q_BTNH, k_BTKH, v_BTKH, segment_ids_BT)
+    attend = functools.partial(gpu_packed_attention.attend_packed, interpret=interpret)
+    return attend_rows(layout, attend, q_BTNH, k_BTKH, v_BTKH, segment_ids_BT)
