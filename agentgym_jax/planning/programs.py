@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from agentgym_jax.batch import TokenBatch
 from agentgym_jax.jobs.agents import count_process_rows
@@ -55,6 +56,7 @@ class Program:
       trips: Number of iterations of loops, by the `jax.named_scope` around the loop.
       freed: Purposes of the resident arrays that do not exist while the program runs.
       extra: Bytes per chip of arguments that exist only until the program ends.
+      num_devices: Number of devices that execute the program.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Program:
     trips: Mapping[str, float]
     freed: tuple[str, ...] = ()
     extra: int = 0
+    num_devices: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +95,10 @@ def get_decoder_config(settings: RLSettings) -> DecoderConfig:
 
 
 def make_programs(
-    settings: RLSettings, mesh_options: Mapping[str, int], devices: Sequence[jax.Device]
+    settings: RLSettings,
+    mesh_options: Mapping[str, int],
+    devices: Sequence[jax.Device],
+    host_devices: Sequence[jax.Device],
 ) -> Programs:
     """Traces every program of a run with the objects that the run itself uses.
 
@@ -100,13 +106,13 @@ def make_programs(
       settings: Checked config.
       mesh_options: Section `mesh`.
       devices: Descriptions of the devices.
+      host_devices: Descriptions of as many devices as one process has.
 
     Raises:
       PlanError: The algorithm has a critic, which plans do not support yet.
     """
     if settings.critic is not None:
         raise PlanError("plans support algorithms without a critic only, such as grpo or rloo")
-    # The programs of a sampler are the same in all processes; those of process 0 are traced.
     here = devices[0].process_index
     layout, decode_layout = call(
         make_layouts, "mesh", mesh_options, devices=devices, process_index=here
@@ -117,11 +123,32 @@ def make_programs(
     config = get_decoder_config(settings)
     with tracing_for(devices[0].platform):
         learner = _trace_learner(settings, config, layout)
-        sampler = _trace_sampler(settings, config, layout, decode_layout)
+        # Its programs are the same in all processes.
+        sampler = _trace_sampler(settings, config, layout, _move(decode_layout, host_devices))
+        reshard = _trace_reshard(settings, config, layout, decode_layout)
+    own = [dataclasses.replace(p, num_devices=len(host_devices)) for p in sampler.programs]
+    all_ = [dataclasses.replace(p, num_devices=len(devices)) for p in (reshard, *learner.programs)]
     return Programs(
-        programs=[*sampler.programs, *learner.programs],
+        programs=[all_[0], *own, *all_[1:]],
         residents={**learner.residents, **sampler.residents},
     )
+
+
+def _move(layout: Layout, devices: Sequence[jax.Device]) -> Layout:
+    """Returns the layout on other devices."""
+    grid = np.asarray(devices).reshape(layout.mesh.devices.shape)
+    mesh = Mesh(grid, layout.mesh.axis_names, axis_types=layout.mesh.axis_types)
+    return Layout(mesh, layout.rules)
+
+
+def _trace_reshard(
+    settings: RLSettings, config: DecoderConfig, layout: Layout, decode_layout: Layout
+) -> Program:
+    """Traces the program that gives new weights to all samplers; their caches do not exist yet."""
+    policy = Policy(config, dtype=settings.model.decode_dtype, layout=decode_layout)
+    reshard = make_reshard(policy.param_shardings(spread_layout(layout, decode_layout)))
+    traced = reshard.trace(abstract_params(policy, layout), jnp.dtype(policy.dtype))
+    return Program("reshard", traced, 1.0, {}, freed=("cache",))
 
 
 def count_bytes(tree: Any) -> int:
@@ -247,9 +274,7 @@ def _trace_sampler(
     width = jax.ShapeDtypeStruct((max(1, B // shards // 4) * shards,), jnp.int32)
     traced = decode.copy_rows.trace(cache, width, width, layout)
     programs.append(Program("copy prefix", traced, rounds, trips))
-    reshard = make_reshard(policy.param_shardings(spread_layout(train_layout, layout)))
-    traced = reshard.trace(abstract_params(policy, train_layout), jnp.dtype(policy.dtype))
-    first = [Program("reshard", traced, 1.0, {}, freed=("cache",))]
+    first = []
     if backend.is_split:
         traced = jax.jit(backend.prepare_params).trace(stacked)
         first.append(Program("split layers", traced, 1.0, {}, extra=count_bytes(stacked)))

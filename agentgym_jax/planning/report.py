@@ -165,7 +165,7 @@ def make_plan(
       topology: The slice.
       progress: Function that gets the name of each program before it is compiled.
     """
-    made = make_programs(settings, mesh, topology.devices)
+    made = make_programs(settings, mesh, topology.devices, topology.host_devices)
     costs = []
     for program in made.programs:
         progress(program.name)
@@ -176,7 +176,7 @@ def make_plan(
 
 def _measure(program: Program, residents: Mapping[str, int], topology: Topology) -> ProgramCost:
     started = time.perf_counter()
-    flops = count_flops(program.traced.jaxpr, program.trips) / topology.num_chips
+    flops = count_flops(program.traced.jaxpr, program.trips) / program.num_devices
     try:
         compiled = program.traced.lower().compile()
         temp = compiled.memory_analysis().temp_size_in_bytes + program.extra

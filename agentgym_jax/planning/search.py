@@ -56,11 +56,12 @@ def _candidates(settings: RLSettings, topology: Topology) -> Iterator[tuple[dict
     config = get_decoder_config(settings)
     bytes_per_weight = jnp.dtype(settings.model.decode_dtype).itemsize
     num_bytes = Policy(config).num_parameters * bytes_per_weight
-    hosts_chips = min(topology.chip.chips_per_host, topology.num_chips)
+    here = topology.devices[0].process_index
+    local_chips = sum(device.process_index == here for device in topology.devices)
     tensor = decode_tensor = 1
-    while num_bytes / decode_tensor > topology.chip.memory / 3 and decode_tensor < hosts_chips:
+    while num_bytes / decode_tensor > topology.chip.memory / 3 and decode_tensor < local_chips:
         decode_tensor *= 2
-    while tensor <= min(hosts_chips, config.num_kv_heads):
+    while tensor <= min(local_chips, config.num_kv_heads):
         if topology.num_chips % tensor == 0 and config.num_kv_heads % tensor == 0:
             fsdp = topology.num_chips // tensor
             for rows_per_shard in (1, 2):

@@ -31,7 +31,8 @@ class Chip:
       flops: Peak rate of bfloat16 matrix products, in FLOP per second.
       link_bandwidth: Bandwidth to all other chips of the slice in one direction, in bytes per
         second.
-      chips_per_host: Number of chips of one host.
+      host_shape: Shape of the chips of a host in a slice of several hosts; empty if all chips have
+        the same host.
     """
 
     name: str
@@ -39,16 +40,16 @@ class Chip:
     memory_bandwidth: float
     flops: float
     link_bandwidth: float
-    chips_per_host: int
+    host_shape: str
 
 
 CHIPS = {
     chip.name: chip
     for chip in (
-        Chip("v5e", 15.75 * _GIB, 819e9, 197e12, 100e9, 8),
-        Chip("v5p", 95.74 * _GIB, 2765e9, 459e12, 300e9, 4),
-        Chip("v6e", 31.25 * _GIB, 1640e9, 918e12, 224e9, 8),
-        Chip("h100", 79.1 * _GIB, 3352e9, 989e12, 450e9, 8),
+        Chip("v5e", 15.75 * _GIB, 819e9, 197e12, 100e9, "2x2"),
+        Chip("v5p", 95.74 * _GIB, 2765e9, 459e12, 300e9, "2x2x1"),
+        Chip("v6e", 31.25 * _GIB, 1640e9, 918e12, 224e9, "2x2"),
+        Chip("h100", 79.1 * _GIB, 3352e9, 989e12, 450e9, ""),
     )
 }
 
@@ -100,6 +101,18 @@ class Topology:
                 f"--topology={self.name}: libtpu has no such slice ({reason})"
             ) from error
         return found.devices
+
+    @property
+    def host_devices(self) -> Sequence[jax.Device]:
+        """Descriptions of the devices of one host, for the programs of its sampler.
+
+        In a slice of several hosts these are the devices of a slice with one host, because the TPU
+        compiler refuses programs for a part of a slice.
+        """
+        hosts = {device.process_index for device in self.devices}
+        if len(hosts) == 1:
+            return self.devices
+        return parse_topology(f"{self.chip.name}:{self.chip.host_shape}").devices
 
 
 def parse_topology(name: str) -> Topology:

@@ -143,13 +143,13 @@ def test_rows_that_the_devices_cannot_divide_are_refused_with_a_value_that_fits(
     one = dataclasses.replace(one, learner=dataclasses.replace(one.learner, micro_rows=12))
     mesh = dict(data=2, fsdp=4, tensor=1)
     with pytest.raises(ConfigError, match=r"micro_rows=12 cannot be divided over the 8 .*set 16"):
-        make_programs(one, mesh, jax.devices()[:8])
+        make_programs(one, mesh, jax.devices()[:8], jax.devices()[:8])
 
 
 def test_an_algorithm_with_a_critic_is_refused():
     config = parse(plain(bandit.get_config("algorithm=ppo,smoke")))
     with pytest.raises(PlanError, match="without a critic"):
-        make_programs(config, MESH, jax.devices()[:1])
+        make_programs(config, MESH, jax.devices()[:1], jax.devices()[:1])
 
 
 def test_only_a_rollout_counts_the_arrays_of_the_sampler(plan):
@@ -163,7 +163,9 @@ def test_only_a_rollout_counts_the_arrays_of_the_sampler(plan):
 
 
 def test_a_rollout_during_the_update_keeps_the_arrays_of_the_sampler():
-    made = make_programs(settings(max_off_policy_steps=1), MESH, jax.devices()[:1])
+    made = make_programs(
+        settings(max_off_policy_steps=1), MESH, jax.devices()[:1], jax.devices()[:1]
+    )
     assert {p.freed for p in made.programs if p.name in ("score", "update")} == {()}
 
 
@@ -171,12 +173,12 @@ def test_a_rollout_during_the_update_keeps_the_arrays_of_the_sampler():
 def test_the_reference_is_counted_in_the_compute_type(dtype, size):
     config = plain(bandit.get_config("smoke"))
     config["model"]["dtype"] = dtype
-    residents = make_programs(parse(config), MESH, jax.devices()[:1]).residents
+    residents = make_programs(parse(config), MESH, jax.devices()[:1], jax.devices()[:1]).residents
     assert residents["reference"] == pytest.approx(size * residents["weights"], rel=0.02)
 
 
 def test_moments_are_counted_in_their_type():
     config = plain(bandit.get_config("smoke"))
     config["optimizer"]["moments"] = "int8"
-    residents = make_programs(parse(config), MESH, jax.devices()[:1]).residents
+    residents = make_programs(parse(config), MESH, jax.devices()[:1], jax.devices()[:1]).residents
     assert residents["moments"] < 0.6 * residents["weights"]
