@@ -81,7 +81,7 @@ setup(
         "sciworld": SCIWORLD,
         "search": SEARCH,
         "web": WEB,
-        "cuda": ["jax[cuda12]>=0.10.0"],
+        "cuda": ["jax[cuda12]>=0.10.0"],  # also the GPU compiler of plans; it needs no GPU
         "tpu": ["jax[tpu]>=0.10.0"],
         "plan": ["jax[tpu]>=0.10.0"],  # the TPU compiler; it needs no TPU
         "dev": DEV + SCIWORLD + SEARCH + WEB,

@@ -4,7 +4,7 @@ r"""Compiles a run for accelerators that are not here and shows memory, traffic 
       --config.learner.micro_rows=16
   python -m agentgym_jax.plan --config=... --topology=v5e:4x4,v6e:4x4 --search    # proposes a mesh
 
-Needs the extra [plan].
+Needs the extra [plan] for TPUs and [cuda] for GPUs, but no such device.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Causal attention inside the segments of packed rows on GPU, with Triton kernels.
 
 JAX's own kernel (`pallas.ops.gpu.attention.mha`) rounds a sum of its backward pass to bfloat16, which
-makes gradients up to five times less exact, and it reads the keys of all earlier segments.
+makes the error of gradients up to four times as large, and it reads the keys of all earlier segments.
 """
 
 import functools

@@ -7,6 +7,7 @@ import pytest
 
 from agentgym_jax.models.attention import attend_segments
 from agentgym_jax.models.kernels import gpu_packed_attention, packed_attention
+from agentgym_jax.planning.flops import count_flops
 
 T = 256
 KERNELS = pytest.mark.parametrize(
@@ -54,6 +55,13 @@ def test_blocks_of_other_segments_are_never_read_on_gpu():
     found, gradients = jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2)))(*arrays)
     assert np.isfinite(found)
     assert all(np.isfinite(x[:, 128:256]).all() and x[:, 128:256].any() for x in gradients)
+
+
+def test_the_gpu_kernel_states_the_flops_of_a_causal_row():
+    q, k = jnp.zeros((1, 256, 4, 64)), jnp.zeros((1, 256, 2, 64))
+    traced = jax.jit(gpu_packed_attention.attend_packed).trace(q, k, k, jnp.ones((1, 256), int))
+    pairs = 4 * 256 * 256 / 2
+    assert count_flops(traced.jaxpr, {}) == 2 * 2 * pairs * 64
 
 
 def test_rows_of_whole_blocks_are_supported():
