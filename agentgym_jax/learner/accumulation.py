@@ -72,7 +72,9 @@ def _attach_sums(params: Any, sums: Any) -> Any:
     }
 
 
-def _add_unless_summed(path: Any, total: jax.Array, grad: jax.Array, summed: jax.Array) -> jax.Array:
+def _add_unless_summed(
+    path: Any, total: jax.Array, grad: jax.Array, summed: jax.Array
+) -> jax.Array:
     """Returns the new sum of gradients; the backward pass has `summed` those of layers."""
     is_summed = any(getattr(key, "key", None) == "layers" for key in path)
     return summed if is_summed else total + grad.astype(jnp.float32)

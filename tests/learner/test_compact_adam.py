@@ -21,9 +21,7 @@ COMPACT = ("bfloat16", "int8")
 CODES = {"first": (127, 2), "second": (255, 4)}
 
 
-@pytest.fixture(
-    scope="module", params=["int8", pytest.param("bfloat16", marks=pytest.mark.slow)]
-)
+@pytest.fixture(scope="module", params=["int8", pytest.param("bfloat16", marks=pytest.mark.slow)])
 def compact(request):
     return make_learner(moments=request.param)
 
@@ -131,7 +129,9 @@ def test_an_isolated_spike_leaves_later_steps_bounded():
     assert (np.asarray(largest) < 10).all()
 
 
-@pytest.mark.parametrize(("moments", "expected"), [("float32", 8.0), ("bfloat16", 4.0), ("int8", 2.2)])
+@pytest.mark.parametrize(
+    ("moments", "expected"), [("float32", 8.0), ("bfloat16", 4.0), ("int8", 2.2)]
+)
 def test_moments_of_7b_have_the_documented_bytes_per_weight(moments, expected):
     policy = Policy(PRESETS["qwen2.5-7b"])
     state = train_state.abstract_state(policy, make_optimizer(**OPTIMIZER | {"moments": moments}))
