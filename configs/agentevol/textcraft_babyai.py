@@ -6,8 +6,8 @@ Every round trains from the base model.
       --config=configs/agentevol/textcraft_babyai.py
 
 Needs: no running server (the command starts one); memory of 16 bytes per weight (float32 weights,
-gradient and two moments), plus memory for the sampler's weights and the sampler's cache. Memory was
-not measured at this size.
+gradient and two moments) in an update. An exploration needs the sampler's weights and cache instead
+of the gradient. Memory was not measured at this size.
 Result: not run yet.
 Source: AgentGym, arXiv:2406.04151, and its released scripts: four rounds, one sample per task at
 temperature 1.2, learning rate 1e-5. For BabyAI, episodes with a reward above 0 are kept; for other

@@ -26,9 +26,10 @@ The lists of training ids are a separate data set of the release (AgentGym/Agent
 not part of this repository. `train=dict(kind="file", path=...)` reads a file of them.
 
 Memory was never measured at these sizes. Float32 weights, gradient and two moments need 16 bytes
-per weight. The reference, the sampler's weights and the sampler's cache need further memory.
-According to ahead-of-time compilation, `size=3b` does not fit one device of 80 GB. On several
-devices set `learner.micro_rows` to a multiple of the number of devices; other values are refused.
+per weight, with `optimizer.moments="int8"` about 10; the reference needs 2 more. According to
+`agentgym_jax.plan`, TextCraft with `size=7b` on v5p:2x2x4 needs 29.4 GiB per chip at the hand-over
+of weights, 23.0 in a rollout and 17.5 in an update (docs/pods.md). It does not fit v5e:4x4 with the
+mesh of this file. On several devices set `learner.micro_rows` to a multiple of the number of devices; other values are refused.
 The gradient does not depend on `learner.micro_rows`.
 """
 

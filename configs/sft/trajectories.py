@@ -6,8 +6,8 @@ r"""Supervised training of Qwen2.5 on AgentGym's trajectory files, such as Agent
 Also evaluates the tasks of configs/eval/textcraft.py at the start, every 50 steps and at the end:
 --config=configs/sft/trajectories.py:evaluate=textcraft
 
-Needs: the files; memory of 16 bytes per weight (float32 weights, gradient and two moments), plus
-memory for the activations. Memory was not measured at this size.
+Needs: the files; memory of 16 bytes per weight (float32 weights, gradient and two moments; about
+10 with moments="int8"), plus memory for the activations. Memory was not measured at this size.
 Result: not run yet.
 Source: learning rate 1e-5 of AgentGym's behavioural cloning, arXiv:2406.04151.
 """

@@ -36,7 +36,8 @@ class ModelSettings:
       source: Hugging Face directory or hub id, run folder or preset; or `random` with
         an architecture.
       architecture: Architecture of a `random` model; empty for other sources.
-      dtype: Type of the learner's computation; parameters and optimiser are float32.
+      dtype: Type of the learner's computation, and of the reference's kernels and embeddings; the
+        policy's parameters are float32.
       decode_dtype: Type of the sampler's weights and computation.
       remat: Activations recomputed in the backward pass: `none`, `block` (whole layers) or `dots`
         (everything except matrix products).
