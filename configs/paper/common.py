@@ -35,10 +35,42 @@ The gradient does not depend on `learner.micro_rows`.
 
 from agentgym_jax.configs import common
 
-HUB = {"0p5b": "0.5B", "1p5b": "1.5B", "3b": "3B", "7b": "7B"}
+HUB = {"0p5b": "0.5B", "1p5b": "1.5B", "3b": "3B", "7b": "7B", "32b": "32B"}
+
+# Slices of accelerators: name for `plan --topology`, number of chips, and for each size of the model
+# that fits, `mesh.decode_tensor` and `sampler.rows`.
+CHIPS = {
+    "v5e-16": (
+        "v5e:4x4",
+        16,
+        {"0p5b": (1, 256), "1p5b": (1, 256), "3b": (2, 128), "7b": (4, 64)},
+    ),
+    "v5p-16": (
+        "v5p:2x2x4",
+        16,
+        {"0p5b": (1, 256), "1p5b": (1, 256), "3b": (1, 256), "7b": (1, 256), "32b": (4, 128)},
+    ),
+    "v5p-64": (
+        "v5p:4x4x4",
+        64,
+        {"0p5b": (1, 256), "1p5b": (1, 256), "3b": (1, 256), "7b": (1, 256), "32b": (4, 256)},
+    ),
+    "v6e-16": (
+        "v6e:4x4",
+        16,
+        {"0p5b": (1, 256), "1p5b": (1, 256), "3b": (1, 256), "7b": (2, 128)},
+    ),
+    "h100-8": (
+        "h100:8",
+        8,
+        {"0p5b": (1, 256), "1p5b": (1, 256), "3b": (1, 256), "7b": (1, 128), "32b": (8, 64)},
+    ),
+}
+# Sizes whose moments must have 8 bits.
+INT8_MOMENTS = {("v5e-16", "7b"), ("h100-8", "32b")}
 
 
-def get_config(size, horizon, scripts, eval_turns):
+def get_config(size, horizon, scripts, eval_turns, chips=""):
     """Returns an RL config without environments.
 
     Args:
@@ -47,6 +79,7 @@ def get_config(size, horizon, scripts, eval_turns):
       scripts: Dictionary from horizon to the values of the released script, as keyword arguments of
           `from_script`.
       eval_turns: `max_rounds` of `examples/eval/<env>_eval.sh`.
+      chips: Key of CHIPS; empty for all devices and float32.
     """
     common.check_known("size", size, HUB)
     common.check_known("horizon", horizon, scripts)
@@ -68,7 +101,27 @@ def get_config(size, horizon, scripts, eval_turns):
     c.checkpoint.every = 25  # <env>_train.sh: trainer.save_freq
     c.evaluation = dict(every=25, at_start=True, max_turns=eval_turns, samples=1, greedy=False)
     from_script(c, **scripts[horizon])
+    if chips:
+        fit_chips(c, size, chips)
     return c
+
+
+def fit_chips(c, size, chips):
+    """Sets mesh, types and batch sizes with which a model fits a slice, according to `plan`.
+
+    Each chip has one row of a micro-batch and a shard of all weights.
+    """
+    common.check_known("chips", chips, CHIPS)
+    _, count, sizes = CHIPS[chips]
+    common.check_known(f"size for chips={chips}", size, sizes)
+    decode_tensor, rows = sizes[size]
+    c.mesh = dict(data=1, fsdp=count, tensor=1, decode_tensor=decode_tensor)
+    c.model.dtype = c.model.decode_dtype = "bfloat16"
+    c.model.remat = "block"
+    c.learner.micro_rows = count
+    c.sampler.rows = rows
+    if (chips, size) in INT8_MOMENTS:
+        c.optimizer.moments = "int8"
 
 
 def from_script(c, *, turns, period, tasks, samples, mini_batch, tokens, turn_tokens, steps):

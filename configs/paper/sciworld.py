@@ -33,10 +33,11 @@ SCRIPTS = dict(
 def get_config(arg=None):
     """Returns the config.
 
-    Options: size=7b|3b|1p5b|0p5b; horizon=scaling|fixed; smoke (a tiny random policy).
+    Options: size=32b|7b|3b|1p5b|0p5b; horizon=scaling|fixed; chips (a slice of
+    configs/paper/common.py); smoke (a tiny random policy).
     """
-    opt = common.parse(arg, size="7b", horizon="scaling", smoke=False)
-    c = paper.get_config(opt.size, opt.horizon, SCRIPTS, eval_turns=30)
+    opt = common.parse(arg, size="7b", horizon="scaling", chips="", smoke=False)
+    c = paper.get_config(opt.size, opt.horizon, SCRIPTS, eval_turns=30, chips=opt.chips)
     c.environments = dict(
         sciworld=common.environment(
             train=dict(kind="split", split="train", group_by="topic", where={}, limit=2120),

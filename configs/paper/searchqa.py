@@ -36,16 +36,23 @@ SCRIPTS = dict(
 def get_config(arg=None):
     """Returns the config.
 
-    Options: size=7b|3b|1p5b|0p5b; horizon=scaling|fixed; questions, corpus, retriever (of the
-    environment); smoke (a tiny random policy).
+    Options: size=32b|7b|3b|1p5b|0p5b; horizon=scaling|fixed; chips (a slice of
+    configs/paper/common.py); questions, corpus, retriever (of the environment); smoke (a tiny
+    random policy).
     """
     opt = common.parse(
-        arg, size="7b", horizon="scaling", questions="", corpus="", retriever="", smoke=False
+        arg,
+        size="7b",
+        horizon="scaling",
+        chips="",
+        questions="",
+        corpus="",
+        retriever="",
+        smoke=False,
     )
     data = {name: opt[name] for name in ("questions", "corpus", "retriever") if opt[name]}
-    c = paper.get_config(
-        opt.size, opt.horizon, SCRIPTS, eval_turns=30
-    )  # 30 is in the release's evaluation script, marked as unfinished
+    # 30 turns are in the release's evaluation script, marked as unfinished
+    c = paper.get_config(opt.size, opt.horizon, SCRIPTS, eval_turns=30, chips=opt.chips)
     c.environments = dict(
         searchqa=common.environment(
             options=data,

@@ -40,11 +40,11 @@ SCRIPTS = dict(
 def get_config(arg=None):
     """Returns the config.
 
-    Options: size=7b|3b|1p5b|0p5b; horizon=scaling|fixed; deployment (file); smoke (a tiny random
-    policy).
+    Options: size=32b|7b|3b|1p5b|0p5b; horizon=scaling|fixed; chips (a slice of
+    configs/paper/common.py); deployment (file); smoke (a tiny random policy).
     """
-    opt = common.parse(arg, size="7b", horizon="scaling", deployment="", smoke=False)
-    c = paper.get_config(opt.size, opt.horizon, SCRIPTS, eval_turns=15)
+    opt = common.parse(arg, size="7b", horizon="scaling", chips="", deployment="", smoke=False)
+    c = paper.get_config(opt.size, opt.horizon, SCRIPTS, eval_turns=15, chips=opt.chips)
     c.environments = dict(
         webarena=common.environment(
             options=dict(deployment=opt.deployment) if opt.deployment else {},
