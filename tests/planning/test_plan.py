@@ -86,7 +86,8 @@ def test_the_numbers_are_plain_json_and_the_text_names_every_program(plan):
 def test_a_search_returns_the_fastest_candidate_that_fits():
     lines = []
     best, values = search_plan(settings(), here(), lines.append)
-    assert values == {"data": 1, "fsdp": 1, "tensor": 1, "micro_rows": best.micro_rows}
+    mesh = {"data": 1, "fsdp": 1, "tensor": 1, "decode_tensor": 1}
+    assert values == mesh | {"micro_rows": best.micro_rows}
     assert len(lines) == 2
     with pytest.raises(PlanError, match=r"nothing fits cpu:1\. Nearest: fsdp=1"):
         search_plan(settings(), here(memory=1e5), lines.append)
