@@ -82,9 +82,12 @@ def wait_for_step(folder, step):
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("count", [2, 4])
-def test_processes_play_the_episodes_of_one_process(tmp_path, reference, cache, count):
-    run = finished(tmp_path / "run", count, *OVERRIDES, cache=cache)
+@pytest.mark.parametrize(("count", "decode_tensor"), [(2, 0), (2, 2), (4, 0)])
+def test_processes_play_the_episodes_of_one_process(
+    tmp_path, reference, cache, count, decode_tensor
+):
+    mesh = f"--config.mesh.decode_tensor={decode_tensor}"
+    run = finished(tmp_path / "run", count, *OVERRIDES, mesh, cache=cache)
     assert_same_run(run, reference)
     shards = {path.name for path in (run / "trajectories").glob("step_000001*")}
     assert len(shards) == count
