@@ -1,6 +1,6 @@
 """Uses the functions of `agentgym_jax.processes` in one of several processes; prints JSON.
 
-python agreement.py SCENARIO --coordinator=... --num_processes=... --process_id=...
+python agreement.py SCENARIO [--coordinator=... --num_processes=... --process_id=...]
 """
 
 import json
@@ -76,9 +76,8 @@ def stop():
 def main():
     """Runs the scenario of the command line."""
     options = dict(argument[2:].split("=") for argument in sys.argv[2:])
-    processes.start(
-        options["coordinator"], int(options["num_processes"]), int(options["process_id"])
-    )
+    numbers = (int(options[name]) if options else None for name in ("num_processes", "process_id"))
+    processes.start(options.get("coordinator"), *numbers)
     started = time.monotonic()
     try:
         found = globals()[sys.argv[1]]()

@@ -14,6 +14,19 @@ from agentgym_jax.train import run_job
 from tests.integration import all_jobs
 
 
+def jobs():
+    """Yields name and config of each job."""
+    for name, config in all_jobs.jobs():
+        yield name, config
+        if name == "agentevol":
+            imitation = config.copy_and_resolve_references()
+            with imitation.unlocked():
+                imitation.job = "sft"
+                del imitation.agentevol
+                imitation.total_steps = imitation.sft.steps
+            yield "sft", imitation
+
+
 def main():
     """Runs all jobs on a mesh of all devices; the exit status is 0 if all succeed."""
     flags.FLAGS(sys.argv[:1])
@@ -23,7 +36,7 @@ def main():
         processes.start(
             options["coordinator"], int(options["num_processes"]), int(options["process_id"])
         )
-    for name, config in all_jobs.jobs():
+    for name, config in jobs():
         config.mesh = dict(data=1, fsdp=-1, tensor=1, decode_tensor=0)
         if run_job(plain(config), str(folder / name), plots=False):
             sys.exit(f"{name} failed")

@@ -19,11 +19,11 @@ def free_port():
 
 
 @contextlib.contextmanager
-def started(command, count, *, devices, folder):
+def started(command, count, *, devices, folder, variables=lambda i: {}):
     """Starts `count` processes that have `devices` devices in all; kills them at the end.
 
-    `command` maps the flags of a process to its command line. The output of process i is in
-    `folder/i.log`.
+    `command` maps the flags of a process to its command line, `variables` its number to environment
+    variables. The output of process i is in `folder/i.log`.
     """
     environment = {
         **os.environ,
@@ -41,7 +41,11 @@ def started(command, count, *, devices, folder):
             with (folder / f"{i}.log").open("w") as log:
                 running.append(
                     subprocess.Popen(
-                        command(flags, i), env=environment, cwd=ROOT, stdout=log, stderr=log
+                        command(flags, i),
+                        env=environment | variables(i),
+                        cwd=ROOT,
+                        stdout=log,
+                        stderr=log,
                     )
                 )
         yield running
@@ -51,9 +55,9 @@ def started(command, count, *, devices, folder):
             process.wait()
 
 
-def finish(command, count, *, devices, folder):
+def finish(command, count, *, folder, **options):
     """Runs the processes to their ends; returns exit statuses and outputs."""
-    with started(command, count, devices=devices, folder=folder) as running:
+    with started(command, count, folder=folder, **options) as running:
         statuses = [process.wait(LIMIT_S) for process in running]
     return statuses, [(folder / f"{i}.log").read_text() for i in range(count)]
 

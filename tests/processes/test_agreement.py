@@ -1,6 +1,7 @@
 """Values, failures and stops on which the processes of a run agree."""
 
 import json
+import os
 import pathlib
 import sys
 
@@ -17,9 +18,11 @@ SCRIPT = pathlib.Path(__file__).with_name("agreement.py")
 def run(tmp_path):
     """Returns a function that runs a scenario in several processes."""
 
-    def run(scenario, count):
-        command = lambda flags, i: [sys.executable, str(SCRIPT), scenario, *flags]
-        statuses, outputs = launch.finish(command, count, devices=count, folder=tmp_path)
+    def run(scenario, count, **options):
+        def command(flags, i):
+            return [sys.executable, str(SCRIPT), scenario, *(() if options else flags)]
+
+        statuses, outputs = launch.finish(command, count, devices=count, folder=tmp_path, **options)
         assert statuses == [0] * count, outputs
         return [json.loads(output.splitlines()[-1]) for output in outputs]
 
@@ -62,6 +65,21 @@ def test_an_outage_of_one_process_is_raised_in_all(run):
 
 def test_a_stop_of_one_process_reaches_the_others_within_seconds(run):
     assert all(answer["found"] < 5 for answer in run("stop", 2))
+
+
+def test_slurm_tells_the_processes_without_flags(run):
+    def slurm(i):
+        return {
+            "SLURM_JOB_ID": str(os.getpid()),
+            "SLURM_STEP_NODELIST": "localhost",
+            "SLURM_NTASKS": "2",
+            "SLURM_PROCID": str(i),
+            "SLURM_LOCALID": str(i),
+        }
+
+    assert [answer["found"]["index"] for answer in run("values", 2, variables=slurm)] == [
+        [0, 1]
+    ] * 2
 
 
 def test_one_process_agrees_with_itself():

@@ -170,7 +170,7 @@ def test_every_job_gives_the_weights_of_one_process(tmp_path):
 
     one, two = run(1), run(2)
     names = sorted(path.name for path in one.iterdir())
-    assert names == ["agentevol", "dpo", "mixture", "ppo", "reinforce"]
+    assert names == ["agentevol", "dpo", "mixture", "ppo", "reinforce", "sft"]
     for name in names:
         jax.tree.map(
             lambda x, y: np.testing.assert_allclose(x, y, rtol=0, atol=1e-4),
