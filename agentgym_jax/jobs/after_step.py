@@ -55,7 +55,8 @@ def log_step(run: Run, parts: Parts, now: LoopState) -> LoopState:
     agent, settings = parts.agent, parts.settings.agent
     is_due = agent is not None and settings.evaluation.is_due(now.step, run.total_steps)
     if is_due and agent.environments.eval_tasks:
-        agent.set_params(now.state.params, version=now.step)
+        if agent.sampler.version != now.step:
+            agent.set_params(now.state.params, version=now.step)
         metrics |= evaluate_step(run, agent, settings, now.step)
     if metrics:
         run.log_step(now.step, metrics)

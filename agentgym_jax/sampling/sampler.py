@@ -126,6 +126,11 @@ class Sampler:
         """Current weights with stacked layers; None before the first `set_params`."""
         return None if self._params is None else self._backend.restore_params(self._params)
 
+    @property
+    def version(self) -> int:
+        """Version of the current weights; -1 without weights."""
+        return self._version
+
     def reset_statistics(self) -> None:
         """Sets all counters to zero."""
         self.statistics = SamplerStatistics()
@@ -152,6 +157,7 @@ class Sampler:
         if self._open or self._running is not None:
             raise ValueError("Sampler.release while rows are open: close them first")
         self._params = self._cache = None
+        self._version = -1
 
     def open(self, key: np.ndarray, options: SamplingOptions) -> int:
         """Opens and returns a free row for an episode; `key` is its random key, uint32 [2]."""

@@ -1,5 +1,6 @@
 """Background rollouts: an error is raised in the thread that waits for the rollout."""
 
+import collections
 import threading
 import time
 import types
@@ -11,6 +12,8 @@ from agentgym_jax.client.errors import EnvCause, ServerUnavailable
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.jobs.rl.rollout_step import RolloutPrefetcher
 from agentgym_jax.jobs.run import StopRequested
+from agentgym_jax.rollout.collect import CollectStatistics
+from agentgym_jax.trajectory import Outcome
 
 CONTROLLERS = types.SimpleNamespace(tasks_taken=0, horizons={})
 
@@ -47,6 +50,8 @@ class Job:
         self.threads.append(threading.current_thread())
         self.samples(should_stop)
         self.was_stopped = should_stop()
+        outcome = Outcome.ABORTED if self.was_stopped else Outcome.FAILURE
+        return [types.SimpleNamespace(outcome=outcome)], CollectStatistics(collections.Counter())
 
 
 def until(should_stop):

@@ -40,11 +40,10 @@ class FakeRun:
         self.seed = 0
         self.checkpoints = checkpoints
         self.writer = MetricWriter(folder / "metrics.jsonl")
-        self.stops = iter(())  # next results of should_stop; False after the last one
+        # next results of should_stop.agreed(); False after the last one
+        self.stops = iter(())
+        self.should_stop = types.SimpleNamespace(agreed=lambda: next(self.stops, False))
         self.warnings = []
-
-    def should_stop(self):
-        return next(self.stops, False)
 
     def restore(self, abstract):
         if not self.checkpoints:
@@ -85,7 +84,7 @@ class World:
             evaluation=evaluation,
             environments=types.SimpleNamespace(eval_tasks=["a task"]),
             set_params=self.set_params,
-            sampler=types.SimpleNamespace(release=lambda: None),
+            sampler=types.SimpleNamespace(release=lambda: None, version=-1),
         )
         self._patch = monkeypatch
 
