@@ -38,32 +38,50 @@ from agentgym_jax.configs import common
 HUB = {"0p5b": "0.5B", "1p5b": "1.5B", "3b": "3B", "7b": "7B", "32b": "32B"}
 
 # Slices of accelerators: name for `plan --topology`, number of chips, and for each size of the model
-# that fits, `mesh.decode_tensor` and `sampler.rows`.
+# that fits, `mesh.tensor`, `mesh.decode_tensor` and `sampler.rows`.
 CHIPS = {
     "v5e-16": (
         "v5e:4x4",
         16,
-        {"0p5b": (1, 256), "1p5b": (1, 256), "3b": (2, 128), "7b": (4, 64)},
+        {"0p5b": (1, 1, 256), "1p5b": (1, 1, 256), "3b": (1, 2, 128), "7b": (4, 4, 64)},
     ),
     "v5p-16": (
         "v5p:2x2x4",
         16,
-        {"0p5b": (1, 256), "1p5b": (1, 256), "3b": (1, 256), "7b": (1, 256), "32b": (4, 128)},
+        {
+            "0p5b": (1, 1, 256),
+            "1p5b": (1, 1, 256),
+            "3b": (1, 1, 256),
+            "7b": (1, 1, 256),
+            "32b": (1, 4, 128),
+        },
     ),
     "v5p-64": (
         "v5p:4x4x4",
         64,
-        {"0p5b": (1, 256), "1p5b": (1, 256), "3b": (1, 256), "7b": (1, 256), "32b": (4, 256)},
+        {
+            "0p5b": (1, 1, 256),
+            "1p5b": (1, 1, 256),
+            "3b": (1, 1, 256),
+            "7b": (1, 1, 256),
+            "32b": (1, 4, 256),
+        },
     ),
     "v6e-16": (
         "v6e:4x4",
         16,
-        {"0p5b": (1, 256), "1p5b": (1, 256), "3b": (1, 256), "7b": (2, 128)},
+        {"0p5b": (1, 1, 256), "1p5b": (1, 1, 256), "3b": (1, 1, 256), "7b": (1, 2, 128)},
     ),
     "h100-8": (
         "h100:8",
         8,
-        {"0p5b": (1, 256), "1p5b": (1, 256), "3b": (1, 256), "7b": (1, 128), "32b": (8, 64)},
+        {
+            "0p5b": (1, 1, 256),
+            "1p5b": (1, 1, 256),
+            "3b": (1, 1, 256),
+            "7b": (1, 1, 128),
+            "32b": (1, 8, 64),
+        },
     ),
 }
 # Sizes whose moments must have 8 bits.
@@ -109,16 +127,17 @@ def get_config(size, horizon, scripts, eval_turns, chips=""):
 def fit_chips(c, size, chips):
     """Sets mesh, types and batch sizes with which a model fits a slice, according to `plan`.
 
-    Each chip has one row of a micro-batch and a shard of all weights.
+    Each group of `mesh.tensor` chips has one row of a micro-batch. All weights are divided over all
+    chips.
     """
     common.check_known("chips", chips, CHIPS)
     _, count, sizes = CHIPS[chips]
     common.check_known(f"size for chips={chips}", size, sizes)
-    decode_tensor, rows = sizes[size]
-    c.mesh = dict(data=1, fsdp=count, tensor=1, decode_tensor=decode_tensor)
+    tensor, decode_tensor, rows = sizes[size]
+    c.mesh = dict(data=1, fsdp=count // tensor, tensor=tensor, decode_tensor=decode_tensor)
     c.model.dtype = c.model.decode_dtype = "bfloat16"
     c.model.remat = "block"
-    c.learner.micro_rows = count
+    c.learner.micro_rows = count // tensor
     c.sampler.rows = rows
     if (chips, size) in INT8_MOMENTS:
         c.optimizer.moments = "int8"

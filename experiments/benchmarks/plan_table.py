@@ -56,11 +56,12 @@ def row(plan, size, chips):
         next(p for p in plan["programs"] if p["name"].startswith(name))
         for name in ("update", "decode")
     )
-    decode_tensor, rows = CHIPS[chips][2][size]
+    tensor, decode_tensor, rows = CHIPS[chips][2][size]
     tokens = int(decode["name"].split()[1])
     cells = [
         chips,
         size,
+        tensor,
         decode_tensor,
         rows,
         f"{plan['peak'] / GIB:.1f} of {plan['memory'] / GIB:.1f}" + " (no)" * (not plan["fits"]),
@@ -79,7 +80,7 @@ def main(argv):
     del argv
     folder = pathlib.Path(OUT.value)
     folder.mkdir(parents=True, exist_ok=True)
-    header = "chips size decode_tensor rows peak update_peak ms/token tokens/s update_s MFU step_s"
+    header = "chips size tensor decode_tensor rows peak update_peak ms/token tokens/s update_s MFU step_s"
     names = [name.replace("_", " ") for name in header.split()]
     print("| " + " | ".join(names) + " |\n" + "|---" * len(names) + "|")
     for chips in SLICES.value:
