@@ -76,6 +76,11 @@ def start(coordinator: str | None, num_processes: int | None, process_id: int | 
         )
     elif not re.fullmatch(r".+:\d+", str(coordinator)):
         raise ProcessesError(f"--coordinator={coordinator}: expected HOST:PORT")
+    elif not 0 <= (process_id or 0) < (num_processes or 0):
+        raise ProcessesError(
+            f"--process_id={process_id}: expected a number from 0 to below "
+            f"--num_processes={num_processes}"
+        )
     try:
         jax.distributed.initialize(
             coordinator,

@@ -116,7 +116,7 @@ def make_layouts(
     data: Annotated[int, Range(-1)],
     fsdp: Annotated[int, Range(-1)],
     tensor: Annotated[int, Range(-1)],
-    decode_tensor: Annotated[int, Range(0)] = 0,
+    decode_tensor: Annotated[int, Range(0)],
     devices: Sequence[jax.Device] | None = None,
     process_index: int | None = None,
 ) -> "tuple[Layout | None, Layout | None]":

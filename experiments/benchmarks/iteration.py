@@ -90,7 +90,7 @@ def make_model_config(path: str):
     """Returns a config with few and short episodes of a real network."""
     c = babyai.get_config("size=0p5b")
     c.model.update(source=path, dtype=_DTYPE.value, decode_dtype=_DTYPE.value)
-    c.mesh = dict(data=1, fsdp=1, tensor=1)
+    c.mesh = dict(data=1, fsdp=1, tensor=1, decode_tensor=0)
     c.rollout.tasks_per_step, c.rollout.group_size, c.learner.mini_batches = 2, 4, 1
     c.sampler.update(rows=8, buckets=((64, 8),), decode_steps=16, return_after_finished=2)
     c.sampling.update(max_turn_tokens=32, max_tokens=1024)

@@ -77,7 +77,7 @@ def shrink(c):
         c.model = common.tiny_model()
         c.model.architecture.num_layers = 1
         c.tokenizer.source = "bytes"
-        c.mesh = dict(data=1, fsdp=1, tensor=1)
+        c.mesh = dict(data=1, fsdp=1, tensor=1, decode_tensor=0)
         c.env_server = dict(transport="inprocess", workers=1)
         c.client = dict(connect_timeout_s=10.0, step_timeout_s=60.0)
         c.pool = dict(workers=4, max_idle_sessions=16, breaker_patience_s=60.0)

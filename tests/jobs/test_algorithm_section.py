@@ -5,9 +5,7 @@ import pytest
 from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.jobs.config import sections
-from agentgym_jax.jobs.rl import build
 from agentgym_jax.jobs.rl import config as rl
-from agentgym_jax.jobs.run import StopFlag
 from configs import common, quickstart
 
 
@@ -162,20 +160,6 @@ def test_resampling_is_refused_if_equal_returns_are_impossible_or_harmless():
     ):
         with pytest.raises(sections.ConfigError, match="zero_variance='resample' needs"):
             parsed(name, algorithm__zero_variance="resample", **changes)
-
-
-def test_off_policy_rollouts_need_a_mesh_of_one_device(tmp_path):
-    c = quickstart.get_config("smoke")
-    c.mesh.data, c.rollout.max_off_policy_steps = -1, 1
-    opened = build.open_rl(sections.plain(c), str(tmp_path / "run"), StopFlag())
-    with (
-        pytest.raises(
-            sections.ConfigError, match="rollout.max_off_policy_steps=1 needs a mesh of one"
-        ),
-        opened,
-    ):
-        pass
-    assert not (tmp_path / "run").exists()
 
 
 def test_an_algorithm_without_groups_allows_one_episode_per_task():

@@ -18,7 +18,7 @@ from agentgym_jax.planning.topology import Chip, PlanError, Topology, parse_topo
 from configs.paper import textcraft
 from configs.rl import bandit
 
-MESH = dict(data=1, fsdp=1, tensor=1)
+MESH = dict(data=1, fsdp=1, tensor=1, decode_tensor=0)
 
 
 class HereTopology(Topology):
@@ -89,7 +89,7 @@ def test_a_search_returns_the_fastest_candidate_that_fits():
     mesh = {"data": 1, "fsdp": 1, "tensor": 1, "decode_tensor": 1}
     assert values == mesh | {"micro_rows": best.micro_rows}
     assert len(lines) == 2
-    with pytest.raises(PlanError, match=r"nothing fits cpu:1\. Nearest: fsdp=1"):
+    with pytest.raises(PlanError, match=r"nothing fits cpu:1\. Nearest: data=1"):
         search_plan(settings(), here(memory=1e5), lines.append)
 
 
@@ -142,7 +142,7 @@ def test_a_plan_for_gpus_copies_no_weights_and_no_cache_while_it_decodes():
 def test_rows_that_the_devices_cannot_divide_are_refused_with_a_value_that_fits():
     one = settings()
     one = dataclasses.replace(one, learner=dataclasses.replace(one.learner, micro_rows=12))
-    mesh = dict(data=2, fsdp=4, tensor=1)
+    mesh = dict(data=2, fsdp=4, tensor=1, decode_tensor=0)
     with pytest.raises(ConfigError, match=r"micro_rows=12 cannot be divided over the 8 .*set 16"):
         make_programs(one, mesh, jax.devices()[:8], jax.devices()[:8])
 

@@ -99,7 +99,7 @@ def test_one_process_agrees_with_itself():
         ((None, 2, 0), "--coordinator is missing"),
         (("localhost:1", None, 0), "--num_processes is missing"),
         (("localhost", 2, 0), "expected HOST:PORT"),
-        (("localhost:12345", 2, 5), "process_id < num_processes"),
+        (("localhost:12345", 2, 5), "expected a number from 0 to below --num_processes=2"),
     ],
 )
 def test_wrong_flags_of_a_process_are_refused(arguments, message):
