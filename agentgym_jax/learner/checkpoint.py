@@ -311,9 +311,13 @@ def _seal(directory: bucket.Folder) -> None:
     for folder in unfinished:
         sealed = folder / _DIGESTS
         if folder.is_dir() and not sealed.exists():
+            text = json.dumps(_digests(folder, _files(folder)), indent=1)
+            if bucket.is_object_store(sealed):
+                sealed.write_text(text)
+                continue
             # The file is renamed when it is complete, so that a full disk leaves no partial file.
             half = folder / f"{_DIGESTS}.half"
-            half.write_text(json.dumps(_digests(folder, _files(folder)), indent=1))
+            half.write_text(text)
             half.replace(sealed)
 
 
