@@ -65,7 +65,7 @@ def disk_errors(path: bucket.Folder) -> Iterator[None]:
         yield
     except OSError as error:
         advice = disk_advice(error.errno)
-        raise RunFolderError(f"cannot write {path}: {error.strerror}. {advice}") from error
+        raise RunFolderError(f"cannot write {path}: {error.strerror or error}. {advice}") from error
 
 
 def write_atomic(path: str | os.PathLike, write: str | Callable[[IO[str]], None]) -> None:

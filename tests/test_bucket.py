@@ -4,20 +4,12 @@ import json
 import pathlib
 import shutil
 
-import jax
-import numpy as np
 import pytest
 
-from agentgym_jax import bucket, processes, view
-from agentgym_jax.jobs.run import Run
+from agentgym_jax import bucket, processes
 from agentgym_jax.learner import checkpoint
-from agentgym_jax.models.sources import resolve
 from agentgym_jax.run_folder import RunFolder, RunFolderError
-from agentgym_jax.train import run_job
-from tests.faults import runs
 from tests.objects import storing
-from tests.processes import launch
-from tests.processes.test_runs import OVERRIDES, assert_same_run
 
 CONFIG = {"total_steps": 3}
 
@@ -261,104 +253,3 @@ def test_a_local_copy_has_the_files_of_a_run_in_a_bucket(url):
     with pytest.raises(FileNotFoundError, match="has no files of a run"):
         bucket.local_copy(f"{url}2", with_trajectories=False)
     assert bucket.local_copy("some/run", with_trajectories=True) == pathlib.Path("some/run")
-
-
-@pytest.fixture(scope="module")
-def server():
-    """Returns a server of the tally environment."""
-    with runs.serving() as servers:
-        yield servers
-
-
-@pytest.fixture(scope="module")
-def undisturbed(server, tmp_path_factory):
-    """Returns the local folder of a run that was not disturbed."""
-    workdir = tmp_path_factory.mktemp("undisturbed") / "run"
-    assert run_job(config(server), str(workdir)) == 0
-    return workdir
-
-
-def config(server):
-    return runs.config(server.urls["tally"]) | {"total_steps": 3}
-
-
-def assert_same_result(workdir, reference):
-    (step, params, *found), (last, wanted, *expected) = map(runs.result, (workdir, reference))
-    assert step == last and found == expected
-    jax.tree.map(np.testing.assert_array_equal, params, wanted)
-
-
-@pytest.mark.slow
-def test_a_run_in_a_bucket_has_the_files_of_a_local_run(server, undisturbed, tmp_path, capsys):
-    workdir = tmp_path / "bucket" / "run"
-    assert run_job(config(server), f"file://{workdir}") == 0
-    assert f"file://{workdir}/plots/summary.png" in capsys.readouterr().out
-    assert_same_result(workdir, undisturbed)
-    left = {".lock"} | {n for n in names(undisturbed) if n.startswith("logs/")}
-    array_files = {n for n in names(undisturbed) if "/d/" in n}  # have random names
-    assert names(undisturbed) - left - array_files <= names(workdir)
-    same = ("config.json", "tokenizer/tokenizer.json", "model/config.json", "scores.json")
-    for name in same:
-        assert not (undisturbed / name).exists() or (
-            (workdir / name).read_bytes() == (undisturbed / name).read_bytes()
-        )
-
-
-class Crash(Exception):
-    pass
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_crashed_run_resumes_from_the_bucket_alone(
-    server, undisturbed, tmp_path, monkeypatch, staging, number
-):
-    workdir, calls, log_step = tmp_path / "bucket" / "run", [], Run.log_step
-
-    def dying(*args):
-        calls.append(args)
-        if len(calls) == number:
-            monkeypatch.setattr(bucket.Mirror, "push", lambda *args: None)  # as if killed
-            raise Crash
-        log_step(*args)
-
-    with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(Run, "log_step", dying)
-        run_job(config(server), f"file://{workdir}", plots=False)
-    monkeypatch.undo()
-    monkeypatch.setattr(bucket, "_STAGING", str(tmp_path / "another machine"))
-    assert run_job(config(server), f"file://{workdir}") == 0
-    assert_same_result(workdir, undisturbed)
-
-
-@pytest.mark.slow
-def test_a_run_in_a_bucket_can_be_viewed_and_its_weights_be_read(
-    server, undisturbed, tmp_path, monkeypatch
-):
-    url = f"file://{undisturbed}"
-    source = resolve(url)
-    assert (source.kind, source.config) == ("workdir", resolve(str(undisturbed)).config)
-    assert source.checkpoints == undisturbed / "checkpoints"
-    copy = bucket.local_copy(url, with_trajectories=True)
-    written = view.write_report(
-        str(copy), tmp_path / "page.html", transports={}, max_replays=0, max_web_replays=0
-    )
-    assert written.stat().st_size > 10_000
-
-
-@pytest.mark.slow
-def test_two_processes_share_a_bucket(tmp_path):
-    cache = tmp_path / "xla"
-    one, two = tmp_path / "one", tmp_path / "bucket" / "run"
-    url = f"file://{two}"
-    staged = [pathlib.Path.home() / ".cache/agentgym_jax/staging"]
-    for count, workdir in ((1, one), (2, url)):
-        logs = tmp_path / f"logs {count}"
-        statuses, outputs = launch.train(workdir, count, *OVERRIDES, cache=cache, folder=logs)
-        assert statuses == [0] * count, outputs[-1][-3000:]
-    assert_same_run(two, one)
-    assert len(list((two / "trajectories").glob("step_000001*"))) == 2
-    assert names(two) >= {"config.json", "tokenizer/tokenizer.json", "scores.json"}
-    for folder in staged[0].glob("*/run"):
-        if f"file://{two}" in (folder / "provenance.json").read_text():
-            shutil.rmtree(folder.parent)
