@@ -3,10 +3,15 @@
 import json
 import pathlib
 import shutil
+import subprocess
+import sys
 
 import pytest
 
 from agentgym_jax import bucket, processes
+from agentgym_jax.evaluation.contamination import read_training_data
+from agentgym_jax.jobs.config.sections import ConfigError
+from agentgym_jax.jobs.evaluation import open_evaluation
 from agentgym_jax.learner import checkpoint
 from agentgym_jax.run_folder import RunFolder, RunFolderError
 from tests.objects import storing
@@ -145,6 +150,19 @@ def test_every_process_and_url_has_its_own_staging_folder(monkeypatch):
 def test_unusable_urls_are_refused(workdir, message):
     with pytest.raises(RunFolderError, match=f"--workdir={workdir}.*{message}"):
         RunFolder(workdir)
+
+
+def test_commands_that_need_a_local_folder_refuse_a_url():
+    with pytest.raises(ConfigError, match="--workdir=gs://a/run: an evaluation needs a local"):
+        open_evaluation({}, "gs://a/run").__enter__()
+    command = [sys.executable, "-m", "agentgym_jax.view", "gs://a/run", "--serve"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1 and "view: --serve cannot follow gs://a/run" in done.stderr
+
+
+def test_training_data_of_an_earlier_run_in_a_bucket_are_reported_as_unread(tmp_path):
+    write(tmp_path, **{"config.json": '{"model": {"source": "gs://a/earlier"}}'})
+    assert read_training_data(tmp_path).unread == ["gs://a/earlier (in a bucket)"]
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch):
