@@ -20,6 +20,7 @@ TRAINING = [
     "huggingface-hub>=0.30",
     "safetensors>=0.6",
     "chex>=0.1.90",
+    "etils[epath]>=1.9",
     "ml-collections>=1.0",
     "absl-py>=2.1",
     "urllib3>=2.2",
@@ -95,6 +96,7 @@ setup(
         "parity": ["torch>=2.6", "accelerate"],
         # The reference of tests/parity/test_webarena_evaluators.py; best in a separate environment.
         "web_oracle": WEB + ["libwebarena==0.0.5"],
+        "gcs": ["etils[epath-gcs]>=1.13"],  # --workdir=gs://bucket/run
         # config.loggers; tensorboardX because it needs numpy and protobuf alone.
         "tensorboard": ["tensorboardX>=2.6.2"],
         "wandb": ["wandb>=0.19"],

@@ -2,7 +2,7 @@ r"""Writes a model as a Hugging Face directory that `transformers` loads.
 
   python -m agentgym_jax.export --model=runs/textcraft --out=exports/textcraft
 
-The model is a run folder (its latest checkpoint), a Hugging Face directory or hub id, or a preset
+The model is a run folder or its URL in a bucket (the latest checkpoint), a Hugging Face directory or hub id, or a preset
 with random weights. If the model has a tokenizer, the tokenizer is written too.
 """
 
@@ -79,14 +79,14 @@ def load(source: sources.ModelSource, policy: Policy) -> dict[str, Any]:
     """Loads float32 parameters from any source, such as the latest checkpoint of a run folder."""
     if source.kind != "workdir":
         return sources.load_params(source, policy)
-    directory = source.path / "checkpoints"
+    directory = source.checkpoints
     with Checkpoints(directory, max_to_keep=1, read_only=True) as checkpoints:
         step = checkpoints.latest_step()
         if step is None:
             raise CheckpointError(
                 f"{directory} has no complete checkpoint yet: let the run reach its first save"
             )
-        logging.info("exporting step %d of %s", step, source.path)
+        logging.info("exporting step %d of %s", step, source.model)
         return checkpoints.restore_params(step, policy.abstract_params())
 
 

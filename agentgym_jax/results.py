@@ -1,6 +1,6 @@
 """Compares results: python -m agentgym_jax.results A/scores.json B/scores.json --out=results.md
 
-Every argument is a scores.json or a folder with a scores.json. The page has a leaderboard with
+Every argument is a scores.json or a folder with a scores.json, also in a bucket. The page has a leaderboard with
 intervals, the sub-tasks of the suite, a paired comparison of every result with the baseline, and
 figures. Results with different task manifests are rejected; the message names the difference.
 """
@@ -11,6 +11,7 @@ import sys
 from absl import app, flags
 from rich.markdown import Markdown
 
+from agentgym_jax import bucket
 from agentgym_jax.evaluation import compare, plots, report
 from agentgym_jax.run_folder import RunFolderError, write_atomic
 from agentgym_jax.telemetry.console import open_console
@@ -31,6 +32,8 @@ def main(argv: list[str]) -> int:
         raise app.UsageError(f"--baseline={_BASELINE.value}, but there are {len(paths)} results")
     try:
         out = pathlib.Path(_OUT.value)
+        copies = [bucket.local_copy(path, with_trajectories=False) for path in paths]
+        paths = [str(copy) for copy in copies]
         write(paths, out, _BASELINE.value, with_plots=_PLOTS.value)
         overview = report.leaderboard(compare.load(paths))
     except (ValueError, OSError, RunFolderError) as error:

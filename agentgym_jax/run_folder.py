@@ -6,6 +6,7 @@ import fcntl
 import fnmatch
 import hashlib
 import importlib.metadata
+import io
 import json
 import os
 import pathlib
@@ -21,7 +22,7 @@ from typing import IO, Any
 
 from absl import logging
 
-from agentgym_jax import processes
+from agentgym_jax import bucket, processes
 from agentgym_jax.telemetry import redact
 
 # packages whose versions are recorded
@@ -31,7 +32,7 @@ _SHOWN_DIFFERENCES = 5
 _TRAJECTORIES = re.compile(r"(?P<kind>.+)_(?P<step>\d+)(?:\.(?P<shard>\d+))?\.jsonl")
 
 
-def trajectory_shards(path: pathlib.Path) -> list[pathlib.Path]:
+def trajectory_shards(path: bucket.Folder) -> list[bucket.Folder]:
     """Returns the files of all shards of an episode file, given that of shard 0."""
     found = [(_TRAJECTORIES.fullmatch(p.name), p) for p in path.parent.glob(f"{path.stem}.*jsonl")]
     return [p for _, p in sorted((int(m["shard"] or 0), p) for m, p in found if m)] or [path]
@@ -58,20 +59,28 @@ def disk_advice(number: int | None) -> str:
 
 
 @contextlib.contextmanager
-def disk_errors(path: pathlib.Path) -> Iterator[None]:
+def disk_errors(path: bucket.Folder) -> Iterator[None]:
     """Converts an OSError while `path` is written to a RunFolderError that names the remedy."""
     try:
         yield
     except OSError as error:
         advice = disk_advice(error.errno)
-        raise RunFolderError(f"cannot write {path}: {error.strerror}. {advice}") from error
+        raise RunFolderError(f"cannot write {path}: {error.strerror or error}. {advice}") from error
 
 
 def write_atomic(path: str | os.PathLike, write: str | Callable[[IO[str]], None]) -> None:
     """Writes a text file; after a crash or an error, the complete old or new file exists.
 
-    `write` is the text, or a function that writes the text to an open file.
+    `write` is the text, or a function that writes the text to an open file. The path may be in a
+    bucket, where an object appears when it is complete.
     """
+    if bucket.is_object_store(path):
+        text = io.StringIO(write if isinstance(write, str) else "")
+        if callable(write):
+            write(text)
+        with disk_errors(bucket.to_folder(path)):
+            bucket.to_folder(path).write_text(text.getvalue())
+        return
     path = pathlib.Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with disk_errors(path):
@@ -166,18 +175,24 @@ def _version(package: str) -> str | None:
 class RunFolder:
     """Paths of a run, and from `start` to `close` the exclusive right to write to them.
 
-    The constructor touches no file, so a viewer may use it on a running job.
+    The constructor touches no file, so a viewer may use it on a running job. If `workdir` is a URL,
+    `path` is a staging folder, and `permanent` is in the bucket (`agentgym_jax/bucket.py`).
+    Otherwise both are the same.
     """
 
     def __init__(self, workdir: str | os.PathLike):
-        self.path = pathlib.Path(workdir).expanduser().absolute()
+        try:
+            self.path, self.permanent, self._mirror = bucket.place(workdir)
+        except ValueError as error:
+            raise RunFolderError(f"--workdir={error}") from error
         self.config_path = self.path / "config.json"  # resolved config, without secrets
         self.provenance_path = self.path / "provenance.json"  # command and versions of each start
         self.metrics_path = self.path / "metrics.jsonl"  # one object per step
         self.scores_path = self.path / "scores.json"
         self.report_path = self.path / "report.html"
-        self.trajectories = self.path / "trajectories"  # one file per step, one line per episode
-        self.checkpoints = self.path / "checkpoints"
+        # one file per step, one line per episode
+        self.trajectories = self.permanent / "trajectories"
+        self.checkpoints = self.permanent / "checkpoints"
         self.plots = self.path / "plots"
         self.model = self.path / "model"
         self.tokenizer = self.path / "tokenizer"
@@ -186,11 +201,12 @@ class RunFolder:
         self.data = self.path / "data"  # recorded demonstrations
         self.evaluation_path = self.path / "evaluation.json"
         self._lock_path = self.path / ".lock"
-        self._folders = (self.trajectories, self.checkpoints, self.plots)  # made by `start`
+        # made by `start`
+        self._folders: tuple[bucket.Folder, ...] = (self.trajectories, self.checkpoints, self.plots)
         self._folders += (self.model, self.tokenizer, self.logs)
         self._lock: IO[str] | None = None
         self._is_provisional = False  # True while `withdraw` may remove the files
-        self._made: list[pathlib.Path] = []  # `path` and its parents, if made by `start`
+        self._made: list[pathlib.Path] = []  # folders of the run and their parents, if new
 
     def start(
         self,
@@ -212,11 +228,17 @@ class RunFolder:
         """
         # without secrets, so that a new password does not count as a different run
         plain = redact.config(json.loads(json.dumps(config)))
-        self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
+        local = [f for f in (self.path, self.permanent) if isinstance(f, pathlib.Path)]
+        both = [path for folder in local for path in (folder, *folder.parents)]
+        self._made = [path for path in both if not path.exists()]
         with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         self._acquire()
         try:
+            with disk_errors(self.permanent):
+                self.permanent.mkdir(parents=True, exist_ok=True)
+                self._mirror.clear()
+                self._mirror.pull()
             resumed = self._match_config(plain, adjustable)
             self._is_provisional = not resumed
             for folder in self._folders:
@@ -228,6 +250,7 @@ class RunFolder:
             starts = self.provenance()["starts"] if self.provenance_path.exists() else []
             document = {**facts, "starts": [*starts, facts]}
             write_atomic(self.provenance_path, json.dumps(document, indent=2) + "\n")
+            self.push()
         except BaseException:
             self.close()
             raise
@@ -237,11 +260,33 @@ class RunFolder:
         """Checks that this process sees the folder that process 0 has started."""
         if processes.is_writer():
             processes.broadcast(self._digest(), "folder")
-        elif processes.broadcast(None, "folder") != self._digest():
+            return
+        expected = processes.broadcast(None, "folder")
+        self._mirror.clear()
+        self._mirror.pull()
+        if expected != self._digest():
             raise RunFolderError(
-                f"process {processes.index()} does not see the files of process 0 in {self.path}: "
-                "--workdir must be on a file system that all processes share"
+                f"process {processes.index()} does not see the files of process 0 in "
+                f"{self.permanent}: --workdir must be on a file system that all processes share"
             )
+
+    def push(self, min_interval_s: float = 0.0) -> None:
+        """Copies changed files to the bucket, if the run is in one; only process 0 does so.
+
+        Nothing happens if the last push was less than `min_interval_s` seconds ago.
+        """
+        if processes.is_writer():
+            with disk_errors(self.permanent):
+                self._mirror.push(min_interval_s)
+
+    @contextlib.contextmanager
+    def writer_first(self) -> Iterator[None]:
+        """Lets process 0 leave the block first; the others see the files that it wrote there."""
+        with processes.writer_first():
+            if not processes.is_writer():
+                self._mirror.pull()
+            yield
+            self.push()
 
     def _digest(self) -> str:
         text = self.provenance_path.read_bytes() if self.provenance_path.exists() else b""
@@ -259,8 +304,10 @@ class RunFolder:
         for folder in (*self._folders, self.loggers, self.data):
             shutil.rmtree(folder, ignore_errors=True)
         facts = (self.config_path, self.provenance_path, self._lock_path)
-        for path in (*facts, self.metrics_path, self.evaluation_path):
+        facts += (self.metrics_path, self.evaluation_path)
+        for path in facts:
             path.unlink(missing_ok=True)
+        self._mirror.remove(p.name for p in (*self._folders, self.loggers, self.data, *facts))
         for path in self._made:
             with contextlib.suppress(OSError):  # a folder with other files is kept
                 path.rmdir()
@@ -277,7 +324,7 @@ class RunFolder:
             owner = lock.read().strip() or "unknown"
             lock.close()
             raise RunFolderError(
-                f"{self.path} is in use by another process ({owner}). "
+                f"{self.permanent} is in use by another process ({owner}). "
                 "Wait for it or stop it, or choose another --workdir."
             ) from None
         except OSError as error:
@@ -304,12 +351,12 @@ class RunFolder:
             if len(fixed) > _SHOWN_DIFFERENCES:
                 lines.append(f"  ... and {len(fixed) - _SHOWN_DIFFERENCES} more")
             raise ValueError(
-                f"{self.path} holds a run with another config:\n"
+                f"{self.permanent} holds a run with another config:\n"
                 + "\n".join(lines)
                 + "\nGive a new --workdir to start a new run, or the same config to resume this one."
             )
         for key, (old, new) in differences.items():
-            logging.info("%s: %s changes from %s to %s", self.path, key, old, new)
+            logging.info("%s: %s changes from %s to %s", self.permanent, key, old, new)
         return True
 
     def config(self) -> dict[str, Any]:
@@ -343,7 +390,7 @@ class RunFolder:
         number = processes.index()
         return self.logs / f"process_{number}" if number else self.logs
 
-    def trajectories_path(self, step: int, kind: str = "step", shard: int = 0) -> pathlib.Path:
+    def trajectories_path(self, step: int, kind: str = "step", shard: int = 0) -> bucket.Folder:
         """Returns the path of episodes of one step; `kind` is `step`, `eval` and so on.
 
         Each process of a run writes one shard. If shard 0 exists, all exist.
@@ -353,7 +400,7 @@ class RunFolder:
 
     def write_trajectories(
         self, step: int, records: Iterable[Mapping[str, Any]], kind: str = "step"
-    ) -> pathlib.Path:
+    ) -> bucket.Folder:
         """Writes the episodes of one step, one JSON object per line; replaces older files.
 
         All processes of a run call this method, each with its own part of the records.
@@ -389,7 +436,7 @@ class RunFolder:
             )
         records = []
         for shard in trajectory_shards(path):
-            with open(shard, encoding="utf-8") as file:
+            with shard.open(encoding="utf-8") as file:
                 records += [json.loads(line) for line in file]
         return records
 
@@ -397,12 +444,12 @@ class RunFolder:
         """Returns the steps that have a file of episodes, ascending."""
         return sorted({step for step, _ in self._trajectory_files(kind)})
 
-    def _trajectory_files(self, kind: str | None = None) -> list[tuple[int, pathlib.Path]]:
+    def _trajectory_files(self, kind: str | None = None) -> list[tuple[int, bucket.Folder]]:
         """Returns steps and paths of all files, or of those of a kind."""
         found = [(_TRAJECTORIES.fullmatch(p.name), p) for p in self.trajectories.glob("*.jsonl")]
         return sorted((int(m["step"]), p) for m, p in found if m and kind in (None, m["kind"]))
 
-    def remove_trajectories_after(self, step: int) -> list[pathlib.Path]:
+    def remove_trajectories_after(self, step: int) -> list[bucket.Folder]:
         """Deletes the episode files of all steps after `step`; returns their paths."""
         paths = [path for number, path in self._trajectory_files() if number > step]
         with disk_errors(self.trajectories):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from absl import app, flags, logging
 
+from agentgym_jax import bucket
 from agentgym_jax.client.in_process import in_process_servers
 from agentgym_jax.client.transport import Transport
 from agentgym_jax.run_folder import RunFolderError
@@ -18,7 +19,9 @@ from agentgym_jax.viewer.live import LiveRun, LiveServer
 from agentgym_jax.viewer.report import checked_folder, write_report
 from agentgym_jax.viewer.worlds import REPLAYED, WITH_BROWSER
 
-_OUT = flags.DEFINE_string("out", None, "File to write; by default report.html of the run folder.")
+_OUT = flags.DEFINE_string(
+    "out", None, "File to write; by default report.html of the run folder, or RUN.html for a URL."
+)
 _SERVE = flags.DEFINE_bool("serve", False, "Serve a page that follows the run; write no file.")
 _HOST = flags.DEFINE_string("host", "127.0.0.1", "Address that --serve listens on.")
 _PORT = flags.DEFINE_integer("port", 8010, "Port that --serve listens on; 0 picks a free one.")
@@ -83,14 +86,19 @@ def main(argv: Sequence[str]) -> None:
         logging.set_verbosity(logging.WARNING)
     if _SERVE.value and _OUT.value is not None:
         raise app.UsageError("--serve writes no file: leave out --out, or --serve")
-    run = argv[1]
+    run, out = argv[1], _OUT.value
     limits = {"max_replays": _MAX_REPLAYS.value, "max_web_replays": _MAX_WEB_REPLAYS.value}
     try:
+        if bucket.is_url(run):
+            if _SERVE.value:
+                raise ValueError(f"--serve cannot follow {run}: leave it out, or copy the folder")
+            folder = bucket.local_copy(run, with_trajectories=True)
+            run, out = str(folder), out or f"{folder.name}.html"
         with replaying(run, **limits) as transports:
             if _SERVE.value:
                 serve(run, transports, _HOST.value, _PORT.value)
                 return
-            written = write_report(run, _OUT.value, transports=transports, **limits)
+            written = write_report(run, out, transports=transports, **limits)
         size = written.stat().st_size / 1e6
         sys.stdout.write(f"wrote {written} ({size:.1f} MB)\n")
     except (ValueError, OSError, RunFolderError) as error:

@@ -27,6 +27,7 @@ LEVELS = {
     "text": 1,
     "sharding": 1,
     "algorithms": 1,
+    "bucket": 1,
     "run_folder": 1,
     "processes": 1,
     "telemetry": 1,

@@ -15,6 +15,7 @@ from agentgym_jax.client.embedded import ServerFailed, last_words, option_argume
 from agentgym_jax.data.conversations import Conversation, read_conversations
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.limits import Range
+from agentgym_jax.run_folder import RunFolder
 
 
 def record(
@@ -65,13 +66,13 @@ def record(
 
 
 def record_sets(
-    sets: Mapping[str, tuple[Sequence[Task], Mapping[str, Any]]], folder: pathlib.Path
+    sets: Mapping[str, tuple[Sequence[Task], Mapping[str, Any]]], folder: RunFolder
 ) -> list[Conversation]:
     """Returns all conversations; records each set (tasks and options) whose file is missing."""
     conversations = []
     for name, (tasks, options) in sets.items():
-        path = folder / f"{name}.jsonl"
-        with processes.writer_first():
+        path = folder.data / f"{name}.jsonl"
+        with folder.writer_first():
             if processes.is_writer() and not path.exists():
                 record(tasks, path, **options)
         conversations += read_conversations(path, bad="fatal")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agentgym_jax import bucket
 from agentgym_jax.data.conversations import read_conversations
 from agentgym_jax.data.preferences import opening, read_preferences
 from agentgym_jax.data.tasks import canonical_item_id
@@ -61,7 +62,10 @@ def read_training_data(folder: pathlib.Path) -> TrainingData:
                 for path in (config.get(name) or {}).get(key, ()):
                     _read_data(path, key, found)
         # The model source can also be `random`, another path or a hub id.
-        before = pathlib.Path(config.get("model", {}).get("source", "")).expanduser()
+        source = config.get("model", {}).get("source", "")
+        if bucket.is_url(source):
+            found.unread.append(f"{source} (in a bucket)")
+        before = pathlib.Path(source).expanduser()
         if (before / "checkpoints").is_dir() and not any(before.samefile(r) for r in runs):
             runs.append(before)
     return found

@@ -46,4 +46,4 @@ def load_conversations(
         manifest = clients[environment].tasks() if needs_server else ()
         chosen = call(selection.select, path, tasks, environment=environment, manifest=manifest)
         sets[name] = (chosen, options)
-    return valid + record_sets(sets, folder.path / "data")
+    return valid + record_sets(sets, folder)

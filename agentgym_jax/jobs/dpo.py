@@ -246,6 +246,7 @@ def _reference_logprobs(
         )
     if processes.is_writer():
         _save(path, np.concatenate(found))
+        run.folder.push()
     return found
 
 

@@ -8,6 +8,7 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from agentgym_jax import bucket
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.oracle_clients import ExpertClient, ValidActionsClient
 from agentgym_jax.evaluation.agents import EndpointSettings
@@ -156,6 +157,8 @@ def adapt_samples(settings: EvaluationSettings, kind: AgentKind) -> EvaluationSe
 @contextlib.contextmanager
 def open_evaluation(config: Mapping[str, Any], workdir: str) -> Iterator[EvaluationParts]:
     """Locks the folder and starts the servers; leaving the context closes both."""
+    if bucket.is_url(workdir):
+        raise ConfigError(f"--workdir={workdir}: an evaluation needs a local folder")
     settings = parse(config)
     name = config["model"]["source"]
     kind = find_agent_kind(name)
@@ -181,7 +184,7 @@ def open_evaluation(config: Mapping[str, Any], workdir: str) -> Iterator[Evaluat
             endpoint=settings.endpoint,
             max_turns=settings.evaluation_turns,
             identity={"name": name} if source is None else _fingerprint(source),
-            run_folder=source.path if source is not None and source.kind == "workdir" else None,
+            run_folder=None if source is None else _training_run(source),
         )
 
 
@@ -210,13 +213,20 @@ def _check_servers(manifests: Mapping[str, str], kind: AgentKind) -> None:
         )
 
 
+def _training_run(source: ModelSource) -> pathlib.Path | None:
+    """Returns the run folder of a source with all trajectories; None for other sources."""
+    if source.kind == "workdir" and bucket.is_url(source.model):
+        return bucket.local_copy(source.model, with_trajectories=True)
+    return source.path if source.kind == "workdir" else None
+
+
 def _fingerprint(source: ModelSource) -> dict[str, Any]:
     """Returns facts that identify weights: the step of a checkpoint, or a hash of the files."""
     facts: dict[str, Any] = {"name": source.model, "kind": source.kind}
     if source.path is None:
         return facts
     if source.kind == "workdir":
-        with Checkpoints(source.path / "checkpoints", max_to_keep=1, read_only=True) as found:
+        with Checkpoints(source.checkpoints, max_to_keep=1, read_only=True) as found:
             return facts | {"step": found.latest_step()}
     paths = [source.path] if source.path.is_file() else sorted(source.path.glob("*.safetensors"))
     hashed = hashlib.sha256()

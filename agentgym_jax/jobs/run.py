@@ -30,6 +30,7 @@ from agentgym_jax.telemetry.loggers.table import Loggers, open_loggers
 from agentgym_jax.telemetry.loggers.table import parse as parse_loggers
 from agentgym_jax.telemetry.metrics_file import MetricWriter
 
+_PUSH_S = 10.0  # shortest time between copies of the metrics to a bucket
 # Keys that may change when a run is resumed.
 ADJUSTABLE = (
     "total_steps",
@@ -179,6 +180,7 @@ class Run:
         values = self.writer.write(step, line)
         self.console.step(step, values)
         self.loggers.log(step, values)
+        self.folder.push(_PUSH_S)
 
     def save(self, now: LoopState) -> None:
         """Saves a checkpoint, unless the step has one; returns when the devices' arrays are copied.
@@ -191,6 +193,7 @@ class Run:
         started = time.perf_counter()
         self.console.phase("checkpoint", 0, 1)
         self.writer.sync()
+        self.folder.push()
         extra = {
             "step": now.step,
             "seed": self.seed,
@@ -221,7 +224,7 @@ class Run:
         state, extra = self.checkpoints.restore(step, abstract_state)
         if (extra["step"], extra["seed"]) != (step, self.seed):
             raise ValueError(
-                f"checkpoint {step} of {self.folder.path} says step {extra['step']}, seed "
+                f"checkpoint {step} of {self.folder.permanent} says step {extra['step']}, seed "
                 f"{extra['seed']}; this run has seed {self.seed}. It is not a checkpoint of this run."
             )
         self._remove_after(step)
@@ -264,6 +267,7 @@ def open_folder(
                 raise ConfigError(str(error)) from error
             stack.callback(folder.withdraw)
         folder.attach()
+        stack.callback(folder.push)
         yield folder
 
 
@@ -318,7 +322,7 @@ def open_run(
         devices = f"{jax.device_count()} x {device_name(jax.devices()[0])}"
         if processes.count() > 1:
             devices += f" in {processes.count()} processes"
-        header = {**facts, "devices": devices, "workdir": str(folder.path)}
+        header = {**facts, "devices": devices, "workdir": str(folder.permanent)}
         # Process 0 shows the progress and writes the metrics of all.
         stream, is_writer = None, processes.is_writer()
         if not is_writer:

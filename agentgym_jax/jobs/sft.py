@@ -66,7 +66,9 @@ def warm_start(run: Run, parts: Parts, params: Any) -> Any:
     settings, model = parts.settings.sft, parts.model
     folder, phase = run.folder.path / "warm_start", "warm start (SFT)"
     folder.mkdir(exist_ok=True)
-    with Checkpoints(folder / "checkpoints", max_to_keep=1) as checkpoints:
+    directory = run.folder.permanent / "warm_start" / "checkpoints"
+    directory.parent.mkdir(exist_ok=True)
+    with Checkpoints(directory, max_to_keep=1) as checkpoints:
         if checkpoints.newest == settings.steps:
             return checkpoints.restore_params(settings.steps, model.abstract_params())
         optimizer, sft_step = make_sft_step(model, settings, parts.settings.logprob_chunk)
@@ -88,6 +90,7 @@ def warm_start(run: Run, parts: Parts, params: Any) -> Any:
                 writer.write(step + 1, metrics)
                 loss = f"loss {metrics['sft/loss']:.3f}"
                 run.console.phase(phase, step + 1, settings.steps, loss)
+        run.folder.push()
         checkpoints.save(settings.steps, state, {"step": settings.steps, "seed": run.seed})
         checkpoints.wait()
         return state.params

@@ -5,6 +5,9 @@ state, step counter and critic) and `record` (JSON: the caller's `extra` and a d
 arrays). Stale rollout weights are the item `behaviour`. Orbax writes the folder under a temporary
 name and then renames it. Before the renaming, `_seal` adds the digest of every file, because the
 array format detects a lost file but not a flipped bit.
+
+An object store cannot rename folders. There, Orbax writes to the final name and adds the file
+`commit_success.txt` last, so a checkpoint is complete if it has this file and the digests.
 """
 
 import concurrent.futures
@@ -13,9 +16,7 @@ import functools
 import hashlib
 import json
 import os
-import pathlib
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ import tensorstore
 from absl import logging
 from orbax.checkpoint import checkpoint_managers
 
-from agentgym_jax import processes
+from agentgym_jax import bucket, processes
 from agentgym_jax.learner.train_state import TrainState, describe_arrays, list_differences
 from agentgym_jax.run_folder import disk_advice
 
@@ -34,8 +35,9 @@ _TEMPORARY = ".orbax-checkpoint-tmp"
 _BEHAVIOUR = "behaviour"
 # Pattern of an operating-system error in messages of TensorStore, which writes the arrays.
 _OS_ERROR = re.compile(r"\[os_error_code='(\d+)'\]")
+_COMMITTED = "commit_success.txt"
 # Files written after the digests or changed by the renaming; nothing is restored from them.
-_UNSEALED = ("_CHECKPOINT_METADATA", "commit_success.txt", _DIGESTS)
+_UNSEALED = ("_CHECKPOINT_METADATA", _COMMITTED, _DIGESTS)
 
 
 class CheckpointError(RuntimeError):
@@ -46,7 +48,7 @@ class Checkpoints:
     """The checkpoints of one run.
 
     Args:
-      directory: Folder `checkpoints/` of the run.
+      directory: Folder `checkpoints/` of the run, local or in a bucket.
       max_to_keep: Number of newest checkpoints to keep; older ones are deleted.
       keep_every: Checkpoints of steps that are multiples of this number are never deleted; None for
         no exceptions.
@@ -56,13 +58,13 @@ class Checkpoints:
 
     def __init__(
         self,
-        directory: str | pathlib.Path,
+        directory: str | bucket.Folder,
         *,
         max_to_keep: int,
         keep_every: int | None = None,
         read_only: bool = False,
     ):
-        self._directory = pathlib.Path(directory).absolute()
+        self._directory = bucket.to_folder(directory)
         self._newest_started: int | None = None
         self._manager: ocp.CheckpointManager | None = None
         if read_only:
@@ -134,8 +136,8 @@ class Checkpoints:
     def steps(self) -> list[int]:
         """Returns the steps of all complete checkpoints, oldest first."""
         # The folder is read every time, because another process may be the writer.
-        names = (p.name for p in self._directory.iterdir() if (p / _DIGESTS).is_file())
-        return sorted(int(name) for name in names if name.isdecimal())
+        folders = _step_folders(self._directory)
+        return sorted(int(folder.name) for folder in folders if _is_complete(folder))
 
     def latest_step(self) -> int | None:
         """Returns the step of the newest complete checkpoint; None if there is none."""
@@ -270,46 +272,75 @@ def _optimizer_item(state: TrainState) -> dict[str, Any]:
     return item
 
 
-def _digest(path: pathlib.Path) -> str:
+def _digest(path: bucket.Folder) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _files(folder: pathlib.Path) -> list[pathlib.Path]:
+def _files(folder: bucket.Folder) -> list[bucket.Folder]:
     """Returns every file that is restored."""
-    return sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in _UNSEALED)
+    return sorted(p for p in bucket.files(folder) if p.name not in _UNSEALED)
 
 
-def _digests(folder: pathlib.Path, files: Sequence[pathlib.Path]) -> dict[str, str]:
+def _digests(folder: bucket.Folder, files: Sequence[bucket.Folder]) -> dict[str, str]:
     """Returns the SHA-256 of files, by the file's path inside the folder."""
     with concurrent.futures.ThreadPoolExecutor(8) as pool:  # hashing releases the GIL
         values = pool.map(_digest, files)
         return {str(f.relative_to(folder)): value for f, value in zip(files, values, strict=True)}
 
 
-def _seal(directory: pathlib.Path) -> None:
-    """Adds digests to the checkpoint that is about to be renamed; runs in the writing thread."""
-    for folder in directory.glob(f"*{_TEMPORARY}*"):
+def _step_folders(directory: bucket.Folder) -> list[bucket.Folder]:
+    """Returns the folders with the name of a step; in a bucket, an empty folder does not exist."""
+    if bucket.is_object_store(directory) and not directory.is_dir():
+        return []
+    return [folder for folder in directory.iterdir() if folder.name.isdecimal()]
+
+
+def _is_complete(folder: bucket.Folder) -> bool:
+    is_committed = not bucket.is_object_store(folder) or (folder / _COMMITTED).is_file()
+    return is_committed and (folder / _DIGESTS).is_file()
+
+
+def _seal(directory: bucket.Folder) -> None:
+    """Adds digests to the checkpoint that is about to be complete; runs in the writing thread."""
+    if bucket.is_object_store(directory):
+        steps = _step_folders(directory)
+        unfinished = [folder for folder in steps if not (folder / _COMMITTED).is_file()]
+    else:
+        unfinished = list(directory.glob(f"*{_TEMPORARY}*"))
+    for folder in unfinished:
         sealed = folder / _DIGESTS
         if folder.is_dir() and not sealed.exists():
+            text = json.dumps(_digests(folder, _files(folder)), indent=1)
+            if bucket.is_object_store(sealed):
+                sealed.write_text(text)
+                continue
             # The file is renamed when it is complete, so that a full disk leaves no partial file.
             half = folder / f"{_DIGESTS}.half"
-            half.write_text(json.dumps(_digests(folder, _files(folder)), indent=1))
+            half.write_text(text)
             half.replace(sealed)
 
 
-def _set_aside_incomplete(directory: pathlib.Path) -> None:
-    """Renames step folders without digests, so that their steps can be saved again."""
-    for folder in directory.iterdir():
-        if folder.name.isdecimal() and not (folder / _DIGESTS).is_file():
-            aside = directory / f"incomplete-{folder.name}"
-            logging.warning("%s is not a complete checkpoint: renamed to %s", folder, aside.name)
-            if aside.exists():
-                shutil.rmtree(aside)
-            folder.rename(aside)
+def _set_aside_incomplete(directory: bucket.Folder) -> None:
+    """Renames step folders without digests, so that their steps can be saved again.
+
+    In an object store, a folder that was not committed is the remainder of an interrupted save. It
+    is removed.
+    """
+    for folder in _step_folders(directory):
+        if _is_complete(folder):
+            continue
+        if bucket.is_object_store(folder) and not (folder / _COMMITTED).is_file():
+            logging.warning("%s is not a complete checkpoint: removed", folder)
+            bucket.remove(folder)
+            continue
+        aside = directory / f"incomplete-{folder.name}"
+        logging.warning("%s is not a complete checkpoint: renamed to %s", folder, aside.name)
+        bucket.remove(aside)
+        folder.rename(aside)
 
 
-def _faults(folder: pathlib.Path) -> list[str]:
+def _faults(folder: bucket.Folder) -> list[str]:
     """Describes the files that are missing or do not match their digests.
 
     Each process of the run reads a part of the files.

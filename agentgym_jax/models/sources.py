@@ -10,6 +10,7 @@ import huggingface_hub
 import huggingface_hub.errors
 import jax
 
+from agentgym_jax import bucket
 from agentgym_jax.models.config import PRESETS, DecoderConfig, from_hf_config
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import TOKENIZER_FILES, check_tensors, load_hf
@@ -24,9 +25,10 @@ class ModelSource:
     """A model that was found but not yet loaded.
 
     Attributes:
-      model: Name given by the user.
+      model: Name given by the user: a path, URL of a run folder in a bucket, preset or hub id.
       kind: `hf_dir` (Hugging Face directory), `workdir` (run folder) or `preset` (random weights).
-      path: Hugging Face directory or run folder; None for a preset.
+      path: Hugging Face directory or run folder; None for a preset. Of a run in a bucket, it is a
+        local copy without trajectories and checkpoints.
       config: Shape of the model's decoder.
     """
 
@@ -40,18 +42,27 @@ class ModelSource:
         """Returns the path of the tokenizer; None for a preset, which has no tokenizer."""
         return self.path / "tokenizer" if self.kind == "workdir" else self.path
 
+    @property
+    def checkpoints(self) -> bucket.Folder:
+        """Returns the folder `checkpoints/` of a run folder, local or in a bucket."""
+        is_url = bucket.is_url(self.model)
+        return (bucket.to_folder(self.model) if is_url else self.path) / "checkpoints"
+
 
 def resolve(model: str) -> ModelSource:
     """Finds a model by its name and reads its configuration, but loads no weights.
 
     Args:
-      model: Hugging Face directory, run folder, preset such as `qwen2.5-0.5b` with random weights,
-        or hub id of a model to download. A path has precedence.
+      model: Hugging Face directory, run folder (also in a bucket), preset such as `qwen2.5-0.5b`
+        with random weights, or hub id of a model to download. A path has precedence.
 
     Raises:
       ValueError: `model` is none of these, or the model is not supported.
       FileNotFoundError: A file of the model is missing, or the hub cannot be reached.
     """
+    if bucket.is_url(model):
+        path = bucket.local_copy(model, with_trajectories=False)
+        return ModelSource(model, "workdir", path, read_hf_config(path / "model"))
     path = pathlib.Path(model).expanduser()
     if path.is_file():
         raise ValueError(

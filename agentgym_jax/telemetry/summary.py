@@ -1,7 +1,7 @@
 """Last lines printed by a finished run: change of success or loss, and the next commands."""
 
 import math
-import pathlib
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -30,9 +30,8 @@ def summary_lines(workdir: str, total_steps: int) -> list[str]:
     found = [text for entry in _HELD_OUT for text in _change(rows, *entry)]
     if not found:
         found = [text for entry in _FALLBACK for text in _change(rows, *entry)][:1]
-    figure = pathlib.Path(workdir) / "plots" / "summary.png"
-    if figure.exists():
-        found.append(f"figures: {figure}")
+    if (folder.plots / "summary.png").exists():
+        found.append(f"figures: {os.path.join(workdir, 'plots', 'summary.png')}")
     run = shlex.quote(workdir)
     return [
         f"finished: {total_steps} steps in {workdir}",

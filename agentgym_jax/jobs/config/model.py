@@ -114,17 +114,17 @@ class Model:
         if self.source is None:
             return self.policy.init_sharded(jax.random.key(seed), self.layout)
         if self.source.kind == "workdir" and self.source.path is not None:
-            return self._load_run_params(self.source.path)
+            return self._load_run_params(self.source)
         try:
             return sources.load_params(self.source, self.policy, self.layout, seed=seed)
         except (ValueError, OSError) as error:
             raise ConfigError(f"the weights of {self.source.model}: {error}") from error
 
-    def _load_run_params(self, run_folder: pathlib.Path):
-        with Checkpoints(run_folder / "checkpoints", max_to_keep=1, read_only=True) as checkpoints:
+    def _load_run_params(self, source: ModelSource):
+        with Checkpoints(source.checkpoints, max_to_keep=1, read_only=True) as checkpoints:
             step = checkpoints.latest_step()
             if step is None:
-                raise ConfigError(f"{run_folder} has no finished checkpoint yet")
+                raise ConfigError(f"{source.model} has no finished checkpoint yet")
             return checkpoints.restore_params(step, self.abstract_params())
 
     def abstract_params(self):
@@ -178,7 +178,7 @@ def build_model(
 
     `texts` are the training texts of a tokenizer with source `train`.
     """
-    with processes.writer_first():  # the others load the tokenizer that process 0 saves
+    with folder.writer_first():  # the others load the tokenizer that process 0 saves
         tokenizer = _build_tokenizer(tokenizer_settings, source, folder, texts)
     size = tokenizer.vocab_size
     if source is None:
