@@ -28,7 +28,16 @@ from jax._src import compiler  # noqa: E402
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # Slow folders, which run first so that all worker processes are busy until the end.
-HEAVY = ("processes", "integration", "faults", "learner", "models", "sampling", "rollout", "envs/webarena")
+HEAVY = (
+    "processes",
+    "integration",
+    "faults",
+    "learner",
+    "models",
+    "sampling",
+    "rollout",
+    "envs/webarena",
+)
 
 
 def pytest_collection_modifyitems(items):

@@ -4,11 +4,12 @@ import jax
 import numpy as np
 import pytest
 
-from agentgym_jax import bucket, view
+from agentgym_jax import bucket
 from agentgym_jax.export import export
 from agentgym_jax.jobs.run import Run
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.train import run_job
+from agentgym_jax.viewer.report import write_report
 from tests.faults import runs
 
 pytestmark = pytest.mark.slow
@@ -89,5 +90,5 @@ def test_a_run_in_a_bucket_can_be_exported_and_viewed(undisturbed, tmp_path):
         files.append({path.name: path.read_bytes() for path in sorted(target.iterdir())})
     assert files[0] == files[1] and "model.safetensors" in files[0]
     copy = bucket.local_copy(f"file://{undisturbed}", with_trajectories=True)
-    page = view.write_report(copy, tmp_path / "page.html", transports={}, max_replays=0)
+    page = write_report(copy, tmp_path / "page.html", transports={}, max_replays=0)
     assert page.stat().st_size > 10_000

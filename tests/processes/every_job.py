@@ -24,6 +24,7 @@ def jobs():
                 imitation.job = "sft"
                 del imitation.agentevol
                 imitation.total_steps = imitation.sft.steps
+                imitation.evaluation.update(every=0, at_start=False)
             yield "sft", imitation
 
 
