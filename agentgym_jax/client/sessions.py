@@ -1,7 +1,9 @@
 """Sessions of a pool on one server."""
 
 import dataclasses
+import math
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -15,17 +17,18 @@ from agentgym_jax.client.failures import Breaker
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """Session on a server. `generation` increases when the server restarts."""
+    """Session on a server; `requested_s` is the monotonic time at which it was requested."""
 
     number: int
-    generation: int
+    requested_s: float
 
 
 class ServerSessions:
     """Calls one server and keeps idle sessions for reuse. Thread-safe.
 
     A restarted server numbers its sessions from 0 again, so an old number may now be another
-    episode's session. A session of an earlier generation is therefore neither used nor closed.
+    episode's session. A session requested before the server was last seen dead is therefore neither
+    used nor closed.
     """
 
     def __init__(
@@ -36,22 +39,24 @@ class ServerSessions:
         self._breaker = breaker
         self._close_timeout_s = close_timeout_s
         self._lock = threading.Lock()
-        self._generation = 0
+        self._gone_s = -math.inf  # monotonic time at which the server was last seen dead
         self._idle: list[Session] = []
         self._unanswered: list[str] = []  # request ids of `/create` calls without an answer
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Calls a method of the client and records the result in the breaker."""
-        with self._lock:
-            generation = self._generation
+        started_s = time.monotonic()
         try:
             result = function(*arguments)
         except EnvError as error:
+            # The time is read before the lock, so sessions opened meanwhile on a restarted server
+            # are kept.
+            failed_s = time.monotonic()
             with self._lock:
                 self._breaker.fail(error)
-                # A call of an earlier generation says nothing about the present server.
-                if error.cause is EnvCause.SERVER_GONE and generation == self._generation:
-                    self._next_generation()
+                # A call from before the last restart says nothing about the present server.
+                if error.cause is EnvCause.SERVER_GONE and started_s > self._gone_s:
+                    self._lose_sessions(failed_s)
             raise
         with self._lock:
             self._breaker.succeed()
@@ -59,14 +64,14 @@ class ServerSessions:
 
     def create(self) -> Session:
         """Opens a session; repeats the request id of an unanswered `/create` if there is one."""
+        requested_s = time.monotonic()
         with self._lock:
-            generation = self._generation
             wanted = self._unanswered.pop() if self._unanswered else f"{uuid.uuid4().hex}/0"
         try:
-            return Session(self.call(self.client.create, wanted), generation)
+            return Session(self.call(self.client.create, wanted), requested_s)
         except EnvError:
             with self._lock:
-                if generation == self._generation:
+                if requested_s > self._gone_s:
                     self._unanswered.append(wanted)
             raise
 
@@ -84,15 +89,15 @@ class ServerSessions:
     def keep(self, session: Session) -> bool:
         """Keeps a session for reuse; returns False if it is outdated or there are `max_idle`."""
         with self._lock:
-            if session.generation == self._generation and len(self._idle) < self._max_idle:
+            if session.requested_s > self._gone_s and len(self._idle) < self._max_idle:
                 self._idle.append(session)
                 return True
             return False
 
     def is_current(self, session: Session) -> bool:
-        """Returns True unless the server was restarted after the session was opened."""
+        """Returns True unless the server died or was restarted after the session's request."""
         with self._lock:
-            return session.generation == self._generation
+            return session.requested_s > self._gone_s
 
     def close_session(self, session: Session) -> None:
         """Closes a session. A failure is logged, and the session expires on the server later."""
@@ -105,7 +110,7 @@ class ServerSessions:
     def invalidate(self) -> None:
         """Forgets all sessions and failures after a restart of the server."""
         with self._lock:
-            self._next_generation()
+            self._lose_sessions(time.monotonic())
             self._breaker.succeed()
 
     def trouble(self) -> ServerUnavailable | None:
@@ -116,7 +121,8 @@ class ServerSessions:
                 f"{self._breaker.count} calls in a row over"
             )
 
-    def _next_generation(self) -> None:
-        self._generation += 1
-        self._idle.clear()
+    def _lose_sessions(self, gone_s: float) -> None:
+        """Forgets the sessions requested before `gone_s`, when the server was dead."""
+        self._gone_s = gone_s
+        self._idle = [session for session in self._idle if session.requested_s > gone_s]
         self._unanswered.clear()

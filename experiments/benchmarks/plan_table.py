@@ -13,11 +13,11 @@ import sys
 
 from absl import app, flags
 
+from agentgym_jax.configs.paper.common import CHIPS, HUB
+from agentgym_jax.configs.paper.textcraft import SHARED
 from agentgym_jax.models.config import PRESETS
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.planning.topology import CHIPS as LIMITS
-from configs.paper.common import CHIPS, HUB
-from configs.paper.textcraft import SHARED
 
 OUT = flags.DEFINE_string("out", None, "Folder of the plans.", required=True)
 SLICES = flags.DEFINE_list("chips", list(CHIPS), "Slices.")

@@ -219,7 +219,7 @@ CLIENT = [
     # A session number from before a server's restart is used again.
     Mutant(
         "client",
-        "if session.generation == self._generation and len(self._idle) < self._max_idle:",
+        "if session.requested_s > self._gone_s and len(self._idle) < self._max_idle:",
         "if len(self._idle) < self._max_idle:",
         "tests/client/test_pool.py",
     ),
