@@ -1,0 +1,1 @@
+"""Serving of a policy to programs that talk to a chat endpoint."""

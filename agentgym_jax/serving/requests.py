@@ -1,0 +1,124 @@
+"""Requests to a served policy and their results, independent of the wire format."""
+
+import concurrent.futures
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class RequestError(ValueError):
+    """A request cannot be served as it is.
+
+    Attributes:
+      code: Code of OpenAI's error body, such as `context_length_exceeded`.
+      param: Field of the request at fault; None for the whole request.
+    """
+
+    def __init__(self, message: str, code: str = "invalid_value", param: str | None = None):
+        super().__init__(message)
+        self.code = code
+        self.param = param
+
+
+class OverloadedError(Exception):
+    """Too many requests wait already (HTTP 429)."""
+
+
+class NotServingError(Exception):
+    """The policy does not sample at present, such as during an update (HTTP 503)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """Sampling parameters of one request; None selects the default of the server.
+
+    Attributes:
+      temperature: Sampling temperature; 0 is greedy.
+      top_k: Number of likeliest tokens that may be sampled; 0 allows all.
+      top_p: Probability mass of the likeliest tokens that may be sampled; 1 allows all.
+      max_tokens: Maximum number of sampled tokens.
+      stop: Strings that end the text; the text ends before the first of them.
+      seed: Random seed; requests with the same seed and prompt have the same result.
+    """
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    stop: Sequence[str] = ()
+    seed: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Generation:
+    """Finished result of a request; n is the number of sampled tokens.
+
+    Attributes:
+      prompt_ids: Token ids before the first sampled token, int32.
+      token_ids: Sampled tokens, int32 [n], with the stop token if one was sampled.
+      logprobs: Log-probabilities of the sampled tokens, float32 [n].
+      text: Sampled text without the stop token, cut before a stop string.
+      finish_reason: `stop` (a stop token or string) or `length` (a token limit).
+      version: Version of the weights.
+    """
+
+    prompt_ids: np.ndarray
+    token_ids: np.ndarray
+    logprobs: np.ndarray
+    text: str
+    finish_reason: str
+    version: int
+
+
+# Called with the ids and log-probabilities sampled so far, in the thread of the engine, so it must
+# not block. The last call comes before the future is done.
+OnTokens = Callable[[Sequence[int], Sequence[float]], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Pending:
+    """A submitted request.
+
+    Attributes:
+      result: Future of the result. It raises RequestError or NotServingError, and CancelledError
+        after `cancel`.
+      cancel: Function that ends the request and frees its cache row; it may be called from any
+        thread and at any time.
+    """
+
+    result: "concurrent.futures.Future[Generation]"
+    cancel: Callable[[], None]
+
+
+class Chat(Protocol):
+    """Interface of a server to one set of conversations: of all clients, or of one episode."""
+
+    def submit_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        on_tokens: OnTokens | None = None,
+    ) -> Pending:
+        """Samples the next assistant message of a conversation.
+
+        Args:
+          messages: Messages with `role` (system, user, assistant, tool) and `content` (text).
+            Assistant messages may have `tool_calls`, as in OpenAI's format; tool messages have
+            `tool_call_id`.
+          tools: Tool definitions in OpenAI's format; empty for none.
+          sampling: Sampling parameters.
+          on_tokens: Callback with all tokens sampled so far; None for none.
+
+        Raises:
+          RequestError: The messages cannot be rendered, or do not fit the context.
+          OverloadedError: Too many requests wait already.
+          NotServingError: The policy does not sample at present.
+        """
+
+    def submit_tokens(
+        self, prompt_ids: Sequence[int], sampling: Sampling, on_tokens: OnTokens | None = None
+    ) -> Pending:
+        """Samples tokens after a prompt of token ids; raises the errors of `submit_chat`."""
