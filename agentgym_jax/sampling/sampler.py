@@ -169,14 +169,19 @@ class Sampler:
         row = self._free.pop(0)
         self._prefixes[row].clear()
         self._open[row] = _Row(options=options, queue=[], sampled=[], logprobs=[])
+        self._state.length[row] = 0
+        self._state.is_active[row] = False
+        self.set_options(row, key, options)
+        return row
+
+    def set_options(self, row: int, key: np.ndarray, options: SamplingOptions) -> None:
+        """Sets key and options of an open row for its next turns; the row must not be active."""
+        self._open[row].options = options
         state = self._state
         state.key[row] = key
         state.temperature[row] = options.temperature
         state.top_k[row] = options.top_k
         state.top_p[row] = options.top_p
-        state.length[row] = 0
-        state.is_active[row] = False
-        return row
 
     def close(self, row: int) -> None:
         """Ends an episode. Other rows may copy its cache until the row is opened again."""
@@ -217,6 +222,33 @@ class Sampler:
         record.total += count
         record.sampled, record.logprobs = [], []
         self._queued_rows.append(row)
+
+    def partial_turn(self, row: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the tokens and log-probabilities sampled so far in the present turn of a row."""
+        record = self._open[row]
+        empty = np.zeros(0, np.int32), np.zeros(0, np.float32)
+        return (
+            np.concatenate([empty[0], *record.sampled]),
+            np.concatenate([empty[1], *record.logprobs]),
+        )
+
+    def cut_turn(self, row: int, count: int) -> SampledTurn:
+        """Ends the present or last turn of a row after its first `count` tokens (at least one).
+
+        No decode call may be running. The next prefill continues after these tokens.
+        """
+        if self._running is not None:
+            raise ValueError("Sampler.cut_turn while a call is running: finish it first")
+        record, state = self._open[row], self._state
+        tokens, logprobs = self.partial_turn(row)
+        surplus = len(tokens) - count
+        state.token[row] = tokens[count - 1]
+        state.length[row] -= surplus
+        record.total -= surplus
+        record.sampled, record.logprobs = [tokens[:count]], [logprobs[:count]]
+        state.is_active[row] = False
+        self._decoding_rows = [r for r in self._decoding_rows if r != row]
+        return SampledTurn(row, tokens[:count], logprobs[:count], False, self._version)
 
     def begin(self) -> None:
         """Prefills all queued tokens and starts a decode call; `finish` must follow.

@@ -54,18 +54,19 @@ class ChatRenderer:
     Attributes:
       stop_ids: Tokens that end a sampled turn: the template's stop token, then the tokenizer's
         end-of-document token if it differs.
+      template: Compiled chat template.
       grammar: Fixed strings of the template.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Extracts the template's strings; raises ValueError if the template is not append-only."""
-        template = ChatTemplate(tokenizer.chat_template, tokenizer.template_variables)
-        self.grammar = template.grammar()
+        self.template = ChatTemplate(tokenizer.chat_template, tokenizer.template_variables)
+        self.grammar = self.template.grammar()
         self._tokenizer = tokenizer.guarding(self.grammar.literals())
         names = sorted(self._tokenizer.special_tokens, key=len, reverse=True)
         self._specials = re.compile("(" + ("|".join(map(re.escape, names)) or "(?!)") + ")")
-        self._assistant_header = self._pieces(self.grammar.assistant_header)
-        footer = self._pieces(self.grammar.assistant_footer)
+        self._assistant_header = self.pieces(self.grammar.assistant_header)
+        footer = self.pieces(self.grammar.assistant_footer)
         at = next((i for i, piece in enumerate(footer) if isinstance(piece, int)), None)
         if at is None:
             raise ValueError(
@@ -75,19 +76,19 @@ class ChatRenderer:
             )
         self._before_stop, stop, after_stop = footer[:at], int(footer[at]), footer[at + 1 :]
         prefix = self.grammar.answer_prefix
-        if any(isinstance(piece, int) for piece in self._pieces(prefix)):
+        if any(isinstance(piece, int) for piece in self.pieces(prefix)):
             raise ValueError(
                 f"chat template writes {prefix!r} before an answer, but does not write it when it "
                 "asks for one. Move it to the generation prompt of the template."
             )
-        self._next_header = self._pieces(self.grammar.next_user_header)
+        self._next_header = self.pieces(self.grammar.next_user_header)
         self._after_stop = after_stop
         seam = after_stop[-1:] + self._next_header[:1]
         if len(seam) == 2 and all(isinstance(piece, str) for piece in seam):
             self._next_header.insert(0, after_stop.pop())  # both texts could merge into one token
         ends = (stop,) if tokenizer.eos_id is None else (stop, tokenizer.eos_id)
         self.stop_ids = tuple(dict.fromkeys(ends))
-        self._check_runs(template)
+        self._check_runs()
 
     def opening(self, messages: Sequence[Mapping[str, str]]) -> list[list[int]]:
         """Returns the tokens before the first sampled token, including the answer's header.
@@ -109,10 +110,10 @@ class ChatRenderer:
             if role == "user":
                 pieces += self._assistant_header
         if len(messages) == 1:
-            return [self._encode(pieces)]
+            return [self.encode(pieces)]
         breaks = [j + 1 for j in range(content_at) if isinstance(pieces[j], int)]
         cut = breaks[-1] if breaks else 0
-        chunks = [self._encode(pieces[:cut]), self._encode(pieces[cut:])]
+        chunks = [self.encode(pieces[:cut]), self.encode(pieces[cut:])]
         return [chunk for chunk in chunks if chunk]
 
     def action(self, text: str) -> list[int]:
@@ -133,13 +134,13 @@ class ChatRenderer:
     def close_turn(self, ended_by_stop: bool) -> list[int]:
         """Returns the template's tokens after an answer, and its stop token unless sampled."""
         if ended_by_stop:
-            return self._encode(self._after_stop)
-        return self._encode([*self._before_stop, self.stop_ids[0], *self._after_stop])
+            return self.encode(self._after_stop)
+        return self.encode([*self._before_stop, self.stop_ids[0], *self._after_stop])
 
     def observation(self, text: str) -> list[int]:
         """Returns the tokens of a user message after `close_turn`, and of the answer's header."""
         content = self.grammar.content("user", text)
-        return self._encode([*self._next_header, content, *self._assistant_header])
+        return self.encode([*self._next_header, content, *self._assistant_header])
 
     def encode_conversation(self, messages: Sequence[Message]) -> EncodedConversation:
         """Encodes a finished conversation; the ids equal those of an episode encoded part by part.
@@ -178,16 +179,16 @@ class ChatRenderer:
                     "this chat template takes no system message; put the text at the start of the "
                     "first user message"
                 )
-            return self._pieces(text)
-        return self._pieces(self.grammar.first_user_header) if before is None else self._next_header
+            return self.pieces(text)
+        return self.pieces(self.grammar.first_user_header) if before is None else self._next_header
 
-    def _pieces(self, text: str) -> list[Piece]:
-        """Splits a template text at its special tokens."""
+    def pieces(self, text: str) -> list[Piece]:
+        """Splits a text at the names of special tokens, which become ids."""
         ids = self._tokenizer.special_tokens
         parts = self._specials.split(text)
         return [ids[part] if part in ids else part for part in parts if part]
 
-    def _encode(self, pieces: Sequence[Piece]) -> list[int]:
+    def encode(self, pieces: Sequence[Piece]) -> list[int]:
         """Returns the ids of pieces; neighbouring texts are encoded as one run."""
         ids: list[int] = []
         for is_text, run in itertools.groupby(pieces, lambda piece: isinstance(piece, str)):
@@ -197,7 +198,7 @@ class ChatRenderer:
                 ids += map(int, run)
         return ids
 
-    def _check_runs(self, template: ChatTemplate) -> None:
+    def _check_runs(self) -> None:
         """Checks on samples that ids encoded run by run equal those of the whole text."""
         system = {"role": "system", "content": "Answer with one action."}
         samples = [list(_SAMPLE)]
@@ -206,7 +207,7 @@ class ChatRenderer:
         for sample in samples:
             messages = [Message(m["role"], m["content"]) for m in sample]
             pieces = self.encode_conversation(messages).tokens.tolist()
-            whole = self._tokenizer.encode_with_specials(template.render(sample))
+            whole = self._tokenizer.encode_with_specials(self.template.render(sample))
             at = len(os.path.commonprefix([pieces, whole]))
             if at < len(pieces):
                 raise ValueError(

@@ -10,7 +10,7 @@ import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import jinja2
 import jinja2.ext
@@ -114,17 +114,32 @@ class ChatTemplate:
             raise ValueError(f"chat template, line {error.lineno}: {error.message}") from error
         self._variables = dict(variables)
 
-    def render(self, messages: Chat) -> str:
-        """Renders a conversation like `transformers`; a final user message asks for an answer."""
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] = (),
+        asks: bool | None = None,
+    ) -> str:
+        """Renders a conversation like `transformers`.
+
+        Args:
+          messages: Messages with at least `role` and `content`.
+          tools: Tool definitions in OpenAI's format.
+          asks: True to end with the header of an answer. None: if the last message is a user's.
+
+        Raises:
+          ValueError: The template refuses the conversation.
+        """
+        asks = messages[-1]["role"] == "user" if asks is None else asks
         try:
             return self._template.render(
                 messages=[dict(message) for message in messages],
-                add_generation_prompt=messages[-1]["role"] == "user",
-                tools=None,
+                add_generation_prompt=asks,
+                tools=list(tools) or None,
                 documents=None,
                 **self._variables,
             )
-        except jinja2.TemplateError as error:
+        except (jinja2.TemplateError, TypeError, KeyError) as error:
             raise ValueError(f"chat template: {error}") from error
 
     def grammar(self) -> Grammar:

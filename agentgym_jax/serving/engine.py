@@ -1,0 +1,362 @@
+"""Thread that samples for many concurrent requests in the rows of one sampler.
+
+A `TokenSequence` keeps its cache row between its requests, so a continued conversation prefills only
+its new tokens. If all rows are taken, the row that has been idle longest is given up; its sequence
+is prefilled again when it continues.
+"""
+
+import collections
+import concurrent.futures
+import contextlib
+import dataclasses
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from absl import logging
+
+from agentgym_jax.sampling.options import SampledTurn, SamplingOptions
+from agentgym_jax.sampling.sampler import Sampler
+from agentgym_jax.serving.requests import (
+    Generation,
+    NotServingError,
+    OnTokens,
+    OverloadedError,
+    Pending,
+    RequestError,
+)
+from agentgym_jax.trajectory import TokenSource
+
+_WAIT_S = 0.001  # interval at which new requests are taken during a decode call, in seconds
+_STOPPED = "the policy is not sampling at present; try again later"
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """Sampled part of a sequence: tokens `start` to `stop`."""
+
+    start: int
+    stop: int
+    text: str
+    is_stopped: bool  # True if a stop token ended it
+
+
+class TokenSequence:
+    """Tokens of one conversation, append-only, exactly as prefilled and sampled.
+
+    Only the engine changes a sequence, and only during a request.
+
+    Attributes:
+      key: Random key of the sampled tokens, uint32 [2].
+      tokens, sources, logprobs, versions: One value per token, as in `Trajectory`.
+      answers: Sampled parts, in order.
+      row: Cache row that holds the tokens; None if no row does.
+    """
+
+    def __init__(self, key: np.ndarray):
+        self.key = key
+        self.tokens: list[int] = []
+        self.sources: list[int] = []
+        self.logprobs: list[float] = []
+        self.versions: list[int] = []
+        self.answers: list[Answer] = []
+        self.row: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def extend(
+        self,
+        tokens: Sequence[int],
+        source: TokenSource,
+        logprobs: Sequence[float] | None = None,
+        version: int = -1,
+    ) -> None:
+        """Appends tokens; `logprobs` and `version` are those of sampled tokens."""
+        self.tokens.extend(tokens)
+        self.sources.extend([int(source)] * len(tokens))
+        self.logprobs.extend([0.0] * len(tokens) if logprobs is None else logprobs)
+        self.versions.extend([version] * len(tokens))
+
+
+@dataclasses.dataclass
+class _Work:
+    """One request in the engine."""
+
+    sequence: TokenSequence
+    chunks: Sequence[Sequence[int]]
+    options: SamplingOptions
+    stop: Sequence[str]
+    on_tokens: OnTokens | None
+    future: "concurrent.futures.Future[Generation]"
+    num_reported: int = 0
+
+    @property
+    def added(self) -> list[int]:
+        """Returns the tokens that this request adds to the sequence before its answer."""
+        return [token for chunk in self.chunks for token in chunk]
+
+
+class Engine:
+    """Samples for concurrent requests while it runs; see `running`.
+
+    Attributes:
+      num_waiting: Number of requests that wait for a cache row.
+      cache_length: Maximum number of tokens of a sequence.
+      decode_text: Function from token ids to text.
+    """
+
+    def __init__(
+        self, sampler: Sampler, decode_text: Callable[[Sequence[int]], str], *, max_waiting: int
+    ):
+        """Creates a stopped engine; at most `max_waiting` requests may wait for a row."""
+        self.cache_length = sampler.cache_length
+        self._sampler = sampler
+        self.decode_text = decode_text
+        self._max_waiting = max_waiting
+        self._lock = threading.Lock()  # for `_is_running` and `num_waiting`
+        self._is_running = False
+        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._waiting: collections.deque[_Work] = collections.deque()
+        self._active: dict[int, _Work] = {}  # by row
+        # Sequences with a row and without a request; the first has been idle longest.
+        self._idle: dict[int, TokenSequence] = {}
+        self.num_waiting = 0
+        self._error: Exception | None = None
+
+    @property
+    def num_active(self) -> int:
+        """Returns the number of requests that sample."""
+        return len(self._active)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Runs the engine's thread; at the end, open requests fail with NotServingError.
+
+        Raises:
+          Exception: The error of the sampler that ended the thread.
+        """
+        stopping = threading.Event()
+        thread = threading.Thread(target=self._run, args=(stopping,), name="engine", daemon=True)
+        with self._lock:
+            self._is_running = True
+        thread.start()
+        try:
+            yield
+        finally:
+            stopping.set()
+            self._inbox.put(lambda: None)
+            thread.join()
+        self.check()
+
+    def check(self) -> None:
+        """Raises the error that ended the engine's thread, if any."""
+        if self._error is not None:
+            raise self._error
+
+    def submit(
+        self,
+        sequence: TokenSequence,
+        chunks: Sequence[Sequence[int]],
+        options: SamplingOptions,
+        stop: Sequence[str] = (),
+        on_tokens: OnTokens | None = None,
+    ) -> Pending:
+        """Appends `chunks` to a sequence without another open request, and samples an answer.
+
+        If the request fails or is cancelled, the sequence is as before.
+
+        Raises:
+          RequestError: The tokens leave none to sample.
+          OverloadedError: `max_waiting` requests wait.
+          NotServingError: The engine is stopped.
+        """
+        total = len(sequence) + sum(map(len, chunks))
+        if total >= options.max_tokens:
+            raise RequestError(
+                f"the conversation has {total} tokens and must leave room for an answer within "
+                f"{options.max_tokens}; shorten the messages",
+                "context_length_exceeded",
+                "messages",
+            )
+        work = _Work(sequence, chunks, options, stop, on_tokens, concurrent.futures.Future())
+        work.future.set_running_or_notify_cancel()  # only the engine may complete it
+        with self._lock:
+            if not self._is_running:
+                raise NotServingError(_STOPPED)
+            if self.num_waiting >= self._max_waiting:
+                raise OverloadedError(f"{self.num_waiting} requests wait already; try again later")
+            self.num_waiting += 1
+            self._inbox.put(lambda: self._waiting.append(work))
+        return Pending(work.future, lambda: self._inbox.put(lambda: self._cancel(work)))
+
+    def forget(self, sequence: TokenSequence) -> None:
+        """Frees the row of a sequence without an open request."""
+        self._inbox.put(lambda: self._close_idle(sequence))
+
+    # The methods below run in the engine's thread.
+
+    def _run(self, stopping: threading.Event) -> None:
+        try:
+            while not stopping.is_set():
+                self._take_messages(None if not self._active and not self._waiting else 0.0)
+                self._admit()
+                self._sampler.begin()
+                while self._sampler.is_running:
+                    self._take_messages(_WAIT_S)
+                    self._admit()
+                for turn in self._sampler.finish():
+                    self._finish(self._active[turn.row], turn)
+                self._report()
+        except Exception as error:  # noqa: BLE001 - `check` raises it; open requests fail first
+            self._error = error
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Fails all requests and closes all rows."""
+        with self._lock:
+            self._is_running = False
+        self._take_messages(0.0)
+        with contextlib.suppress(Exception):  # after an error of the sampler it has no result
+            self._sampler.finish()
+        for work in [*self._waiting, *self._active.values()]:
+            work.future.set_exception(NotServingError(_STOPPED))
+            self._close_row(work.sequence)
+        for sequence in list(self._idle.values()):
+            self._close_row(sequence)
+        self._waiting.clear()
+        self._active.clear()
+        self._idle.clear()
+        with self._lock:
+            self.num_waiting = 0
+
+    def _take_messages(self, timeout_s: float | None) -> None:
+        """Handles all messages; waits for the first one, at most `timeout_s` (None: for ever)."""
+        with contextlib.suppress(queue.Empty):
+            self._inbox.get(block=timeout_s != 0.0, timeout=timeout_s)()
+            while True:
+                self._inbox.get_nowait()()
+
+    def _admit(self) -> None:
+        """Gives rows to waiting requests, in the order of arrival."""
+        for work in list(self._waiting):
+            sequence, sampler, chunks = work.sequence, self._sampler, work.chunks
+            if sequence.row is None:
+                if not sampler.free_rows and not self._free_idle_row():
+                    continue
+                sequence.row = sampler.open(sequence.key, work.options)
+                if len(sequence):
+                    chunks = [[*sequence.tokens, *work.added]]
+            else:
+                del self._idle[sequence.row]
+                sampler.set_options(sequence.row, sequence.key, work.options)
+            self._waiting.remove(work)
+            with self._lock:
+                self.num_waiting -= 1
+            sampler.prefill(sequence.row, chunks)
+            self._active[sequence.row] = work
+
+    def _free_idle_row(self) -> bool:
+        """Frees the row that has been idle longest; False if all rows have requests."""
+        needed = {work.sequence.row for work in self._waiting}
+        sequence = next((s for row, s in self._idle.items() if row not in needed), None)
+        if sequence is None:
+            return False
+        self._close_idle(sequence)
+        return True
+
+    def _report(self) -> None:
+        """Passes new tokens to callbacks and ends answers that contain a stop string."""
+        for row, work in list(self._active.items()):
+            if work.on_tokens is None and not work.stop:
+                continue
+            tokens, logprobs = self._sampler.partial_turn(row)
+            if len(tokens) == work.num_reported:
+                continue
+            work.num_reported = len(tokens)
+            if self._find_stop(work, tokens.tolist()) is not None:
+                turn = SampledTurn(row, tokens, logprobs, False, self._sampler.version)
+                self._finish(work, turn)
+            else:
+                _tell(work, tokens, logprobs)
+
+    def _find_stop(self, work: _Work, tokens: Sequence[int]) -> tuple[int, str] | None:
+        """Returns the number of tokens up to the first stop string, and the text before it."""
+        text = self.decode_text(tokens) if work.stop else ""
+        if not any(stop in text for stop in work.stop):
+            return None
+        count = next(
+            n
+            for n in range(1, len(tokens) + 1)
+            if any(stop in self.decode_text(tokens[:n]) for stop in work.stop)
+        )
+        text = self.decode_text(tokens[:count])
+        at = min(text.index(stop) for stop in work.stop if stop in text)
+        return count, text[:at]
+
+    def _finish(self, work: _Work, turn: SampledTurn) -> None:
+        """Appends the answer to the sequence and completes the request."""
+        sequence, row = work.sequence, turn.row
+        spoken = turn.tokens[:-1] if turn.is_stopped else turn.tokens
+        found = self._find_stop(work, spoken.tolist())
+        if found is not None:
+            count, text = found
+            turn = self._sampler.cut_turn(row, count)
+        else:
+            text = self.decode_text(spoken.tolist())
+        prompt = np.asarray([*sequence.tokens, *work.added], np.int32)
+        source = TokenSource.OBSERVATION if len(sequence) else TokenSource.PROMPT
+        sequence.extend(work.added, source)
+        start = len(sequence)
+        sequence.extend(
+            turn.tokens.tolist(), TokenSource.ACTION, turn.logprobs.tolist(), turn.version
+        )
+        sequence.answers.append(Answer(start, len(sequence), text, turn.is_stopped))
+        del self._active[row]
+        self._idle[row] = sequence
+        _tell(work, turn.tokens, turn.logprobs)
+        is_ended = turn.is_stopped or found is not None
+        result = Generation(
+            prompt_ids=prompt,
+            token_ids=turn.tokens,
+            logprobs=turn.logprobs,
+            text=text,
+            finish_reason="stop" if is_ended else "length",
+            version=turn.version,
+        )
+        work.future.set_result(result)
+
+    def _cancel(self, work: _Work) -> None:
+        if work.future.done():
+            return
+        if work in self._waiting:
+            self._waiting.remove(work)
+            with self._lock:
+                self.num_waiting -= 1
+        else:
+            self._active = {r: w for r, w in self._active.items() if w is not work}
+            self._close_row(work.sequence)
+        work.future.set_exception(concurrent.futures.CancelledError())
+
+    def _close_idle(self, sequence: TokenSequence) -> None:
+        if sequence.row in self._idle:
+            del self._idle[sequence.row]
+            self._close_row(sequence)
+
+    def _close_row(self, sequence: TokenSequence) -> None:
+        if sequence.row is not None:
+            self._sampler.close(sequence.row)
+            sequence.row = None
+
+
+def _tell(work: _Work, tokens: np.ndarray, logprobs: np.ndarray) -> None:
+    """Calls the callback of a request; a callback that fails is not called again."""
+    if work.on_tokens is None:
+        return
+    try:
+        work.on_tokens(tokens.tolist(), logprobs.tolist())
+    except Exception:  # noqa: BLE001 - an error of one client must not end the others' requests
+        logging.exception("a callback for sampled tokens failed")
+        work.on_tokens = None

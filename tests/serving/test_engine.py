@@ -1,0 +1,297 @@
+"""Engine and conversations: exact tokens, live caches, cancellation and bounded queues."""
+
+import concurrent.futures
+import threading
+
+import jax
+import numpy as np
+import pytest
+
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.sampling.options import SamplingOptions, episode_key
+from agentgym_jax.sampling.sampler import Sampler
+from agentgym_jax.serving.conversations import Conversations
+from agentgym_jax.serving.engine import Engine, TokenSequence
+from agentgym_jax.serving.requests import (
+    NotServingError,
+    OverloadedError,
+    RequestError,
+    Sampling,
+)
+from agentgym_jax.text.chat import ChatRenderer
+from agentgym_jax.text.tokenizer import byte_tokenizer
+from agentgym_jax.text.tool_chat import ToolChat
+from tests.builders import decoder_config
+
+OPTIONS = SamplingOptions(temperature=1.0, max_turn_tokens=6, max_tokens=200)
+WAIT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return byte_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def policy(tokenizer):
+    return Policy(
+        decoder_config(
+            vocab_size=tokenizer.vocab_size,
+            hidden_size=16,
+            intermediate_size=32,
+            num_layers=1,
+            num_heads=2,
+            num_kv_heads=1,
+            rope_theta=10000.0,
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def params(policy):
+    return policy.init(jax.random.key(0))
+
+
+class Server:
+    """An engine with its sampler and one set of conversations."""
+
+    def __init__(self, policy, params, tokenizer, *, rows=3, max_waiting=100, max_known=None):
+        self.renderer = ChatRenderer(tokenizer)
+        self.sampler = Sampler(
+            policy,
+            rows=rows,
+            cache_length=256,
+            buckets=((16, 2), (64, 2)),
+            decode_steps=4,
+            return_after_finished=1,
+            stop_ids=self.renderer.stop_ids,
+        )
+        self.sampler.set_params(params, version=7)
+        self.engine = Engine(self.sampler, tokenizer.decode, max_waiting=max_waiting)
+        self.encoder = ToolChat(self.renderer, tokenizer)
+        self.chat = self.new_chat(max_known)
+
+    def new_chat(self, max_known):
+        return Conversations(
+            self.engine,
+            self.encoder,
+            OPTIONS,
+            lambda seed, number: episode_key(seed or 0, 0, "", number),
+            max_known=max_known,
+        )
+
+
+@pytest.fixture
+def server(policy, params, tokenizer):
+    server = Server(policy, params, tokenizer)
+    with server.engine.running():
+        yield server
+    assert server.sampler.free_rows == server.sampler.rows
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def answer(server, messages, **sampling):
+    return server.chat.submit_chat(messages, [], Sampling(**sampling)).result.result(WAIT_S)
+
+
+def converse(server, texts):
+    """Plays a conversation; returns its messages and the results."""
+    messages, results = [], []
+    for text in texts:
+        messages.append(user(text))
+        results.append(answer(server, messages))
+        messages.append({"role": "assistant", "content": results[-1].text})
+    return messages, results
+
+
+def test_a_continued_conversation_has_the_tokens_of_an_episode(server, policy, params, tokenizer):
+    messages, results = converse(server, ["go north", "there is a door", "it is open"])
+    (sequence,) = server.chat.sequences
+    sampler = Server(policy, params, tokenizer).sampler
+    row = sampler.open(episode_key(0, 0, "", 0), OPTIONS)
+    renderer, tokens = server.renderer, []
+    chunks = renderer.opening(messages[:1])
+    for i, result in enumerate(results):
+        sampler.prefill(row, chunks)
+        while not (turns := sampler.step()):
+            pass
+        np.testing.assert_array_equal(turns[0].tokens, result.token_ids)
+        np.testing.assert_array_equal(turns[0].logprobs, result.logprobs)
+        tokens += [*sum(chunks, []), *turns[0].tokens.tolist()]
+        np.testing.assert_array_equal(tokens, [*result.prompt_ids, *result.token_ids])
+        if i + 1 < len(results):
+            closing = renderer.close_turn(turns[0].is_stopped)
+            chunks = [[*closing, *renderer.observation(messages[2 * i + 2]["content"])]]
+    assert sequence.tokens == tokens
+    assert server.chat.num_forks == 0
+    prefilled = server.sampler.statistics.prefilled
+    assert prefilled < len(tokens)  # each token was prefilled at most once
+
+
+def test_a_rewritten_history_starts_a_new_sequence(server):
+    messages, _ = converse(server, ["go north", "there is a door"])
+    rewritten = [messages[0], {"role": "assistant", "content": "I went north."}, user("and now?")]
+    answer(server, rewritten)
+    first, second = server.chat.sequences
+    assert len(first.answers) == 2
+    assert len(second.answers) == 1
+    assert server.chat.num_forks == 1
+    assert server.chat.sequences[second][:3] == tuple(rewritten)
+
+
+def test_a_conversation_without_its_row_continues_with_the_same_tokens(server):
+    alone, expected = converse(server, ["go north", "there is a door"])
+    server.chat = server.new_chat(None)
+    messages = [user("go north")]
+    first = answer(server, messages)
+    (sequence,) = server.chat.sequences
+    others = [
+        server.engine.submit(TokenSequence(episode_key(0, 0, "x", i)), [[1, 2]], OPTIONS)
+        for i in range(9)
+    ]
+    concurrent.futures.wait([other.result for other in others], WAIT_S)
+    assert sequence.row is None
+    messages += [{"role": "assistant", "content": first.text}, user("there is a door")]
+    second = answer(server, messages)
+    assert second.token_ids.tolist() == expected[1].token_ids.tolist()
+    np.testing.assert_allclose(second.logprobs, expected[1].logprobs, atol=1e-5)
+
+
+def test_many_concurrent_conversations_are_independent(server):
+    def play(number):
+        rng = np.random.default_rng(number)
+        key = episode_key(number, 0, "", 0)
+        sequence, found = TokenSequence(key), []
+        for _ in range(3):
+            chunk = rng.integers(0, 200, int(rng.integers(1, 30))).tolist()
+            pending = server.engine.submit(sequence, [chunk], OPTIONS)
+            found.append(pending.result.result(WAIT_S).token_ids.tolist())
+        return found
+
+    alone = [play(number) for number in range(8)]
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(play, range(8))) == alone
+
+
+def test_a_stop_string_ends_the_answer_before_it(server):
+    key = episode_key(3, 0, "", 0)
+    options = SamplingOptions(temperature=1.0, max_turn_tokens=40, max_tokens=200)
+
+    def sample(sequence, stop):
+        return server.engine.submit(sequence, [[1, 2]], options, stop).result.result(WAIT_S)
+
+    whole = sample(TokenSequence(key), [])
+    stop = whole.text[5:7]
+    sequence = TokenSequence(key)
+    cut = sample(sequence, ["not in the text", stop])
+    assert cut.finish_reason == "stop"
+    assert cut.text == whole.text[: whole.text.index(stop)]
+    assert cut.token_ids.tolist() == whole.token_ids[: len(cut.token_ids)].tolist()
+    # The cache continues after the cut.
+    again = server.engine.submit(sequence, [[5]], options).result.result(WAIT_S)
+    fresh = TokenSequence(key)
+    other = server.engine.submit(fresh, [again.prompt_ids.tolist()], options).result.result(WAIT_S)
+    assert again.token_ids.tolist() == other.token_ids.tolist()
+
+
+def test_a_cancelled_request_leaves_the_conversation_as_it_was(server):
+    messages, _ = converse(server, ["go north"])
+    messages.append(user("there is a door"))
+    pending = server.chat.submit_chat(messages, [], Sampling(max_tokens=150))
+    pending.cancel()
+    with pytest.raises(concurrent.futures.CancelledError):
+        pending.result.result(WAIT_S)
+    (sequence,) = server.chat.sequences
+    assert len(sequence.answers) == 1
+    answer(server, messages)
+    assert list(server.chat.sequences) == [sequence]
+    assert len(sequence.answers) == 2
+
+
+def test_cancelled_requests_free_all_rows(server):
+    for i in range(30):
+        pending = server.engine.submit(TokenSequence(episode_key(i, 0, "", 0)), [[1]], OPTIONS)
+        pending.cancel()
+        concurrent.futures.wait([pending.result], WAIT_S)
+    assert answer(server, [user("go")]).token_ids.size
+
+
+def test_too_many_requests_are_refused(policy, params, tokenizer):
+    server = Server(policy, params, tokenizer, rows=1, max_waiting=1)
+    held = threading.Event()
+    with server.engine.running():
+        first = server.engine.submit(
+            TokenSequence(episode_key(0, 0, "", 0)),
+            [[1]],
+            OPTIONS,
+            on_tokens=lambda tokens, logprobs: held.wait(WAIT_S),
+        )
+        refused = 0
+        for i in range(4):
+            try:
+                server.engine.submit(TokenSequence(episode_key(i, 0, "", 1)), [[1]], OPTIONS)
+            except OverloadedError:
+                refused += 1
+        held.set()
+        first.result.result(WAIT_S)
+    assert refused >= 2
+
+
+def test_requests_end_when_the_engine_stops(policy, params, tokenizer):
+    server = Server(policy, params, tokenizer)
+    options = SamplingOptions(temperature=1.0, max_turn_tokens=200, max_tokens=250)
+    with server.engine.running():
+        # The answer has hundreds of tokens, so it is not complete at once.
+        pending = server.engine.submit(TokenSequence(episode_key(0, 0, "", 0)), [[1]], options)
+    with pytest.raises(NotServingError):
+        pending.result.result(WAIT_S)
+    with pytest.raises(NotServingError):
+        server.engine.submit(TokenSequence(episode_key(0, 0, "", 0)), [[1]], OPTIONS)
+
+
+def test_an_error_of_the_sampler_reaches_the_owner(policy, params, tokenizer, monkeypatch):
+    server = Server(policy, params, tokenizer)
+
+    def fail():
+        raise MemoryError("no memory")
+
+    monkeypatch.setattr(server.sampler, "begin", fail)
+    with pytest.raises(MemoryError), server.engine.running():
+        pending = server.engine.submit(TokenSequence(episode_key(0, 0, "", 0)), [[1]], OPTIONS)
+        with pytest.raises(NotServingError):
+            pending.result.result(WAIT_S)
+
+
+@pytest.mark.parametrize(
+    ("messages", "sampling", "found"),
+    [
+        ([], {}, "messages is empty"),
+        ([user("x" * 300)], {}, "shorten the messages"),
+        ([{"role": "assistant", "content": "x"}], {}, "last message"),
+        ([user("x")], {"temperature": -1.0}, "temperature=-1.0"),
+        ([user("x")], {"max_tokens": 0}, "max_tokens=0"),
+    ],
+)
+def test_invalid_requests_are_refused_with_a_reason(server, messages, sampling, found):
+    with pytest.raises(RequestError, match=found):
+        server.chat.submit_chat(messages, [], Sampling(**sampling))
+    assert answer(server, [user("go")]).token_ids.size
+
+
+def test_token_requests_continue_the_sequence_that_they_extend(server):
+    first = server.chat.submit_tokens([1, 2, 3], Sampling()).result.result(WAIT_S)
+    prompt = [1, 2, 3, *first.token_ids.tolist(), 9, 9]
+    second = server.chat.submit_tokens(prompt, Sampling()).result.result(WAIT_S)
+    (sequence,) = server.chat.sequences
+    assert sequence.tokens == [*prompt, *second.token_ids.tolist()]
+
+
+def test_old_conversations_are_forgotten(policy, params, tokenizer):
+    server = Server(policy, params, tokenizer, max_known=2)
+    with server.engine.running():
+        for i in range(5):
+            converse(server, [f"task {i}"])
+        assert len(server.chat.sequences) == 2
