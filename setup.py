@@ -27,6 +27,9 @@ TRAINING = [
     "rich>=13.9",
     "matplotlib>=3.9",
     "numpy>=2.0",
+    "starlette>=0.46",
+    "uvicorn>=0.34",
+    "prometheus-client>=0.21",
 ]
 # The servers' requirements are listed once, for this file and envs/setup.py.
 SERVERS = runpy.run_path(str(HERE / "envs/dependencies.py"))
@@ -49,6 +52,7 @@ DEV = [
     "nbformat",
     "nbclient",
     "ipykernel",
+    "openai>=1.60",
 ]
 
 # The folder configs/ is installed as agentgym_jax.configs, whose place in a checkout is a pointer to it.

@@ -26,7 +26,7 @@ from agentgym_jax.jobs.config.sections import ConfigError, plain
 from agentgym_jax.jobs.evaluation import AgentKind, EvaluationParts
 from agentgym_jax.jobs.run import StopFlag
 from agentgym_jax.rollout.agents import TextAgent, TextRows
-from agentgym_jax.rollout.collect import Collector
+from agentgym_jax.rollout.collect import Collector, EpisodeCollector
 from agentgym_jax.startup import USER_ERRORS, launch, prepare
 from agentgym_jax.telemetry import redact
 from agentgym_jax.telemetry.console import open_console
@@ -140,7 +140,7 @@ def resume(
         raise ConfigError(str(error)) from error
 
 
-def collector(config: dict, parts: EvaluationParts, agent: TextAgent | None) -> Collector:
+def collector(config: dict, parts: EvaluationParts, agent: TextAgent | None) -> EpisodeCollector:
     """Returns the collector of a text agent, or that of the model after loading its weights."""
     if agent is None:
         return opening.build_evaluated_agent(config, parts).collector

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,12 +18,13 @@ class Outcome(enum.StrEnum):
     CONTEXT_FULL = "context_full"  # the token limit was reached
     PARSE_ERRORS = "parse_errors"  # too many parse errors
     ENV_ERROR = "env_error"  # the environment failed, which says nothing about the policy
+    PROGRAM_ERROR = "program_error"  # the agent program failed or gave no reward
     ABORTED = "aborted"  # the rollout was stopped
 
     @property
     def is_valid(self) -> bool:
-        """True unless the environment failed or the rollout was stopped."""
-        return self not in (Outcome.ENV_ERROR, Outcome.ABORTED)
+        """True unless environment or program failed or the rollout was stopped."""
+        return self not in (Outcome.ENV_ERROR, Outcome.PROGRAM_ERROR, Outcome.ABORTED)
 
     @property
     def is_truncated(self) -> bool:
@@ -81,6 +83,9 @@ class Trajectory:
     # The following fields are absent from records of older runs.
     score_scale: float = 1.0  # factor that makes 1 the best `score` (SciWorld: 0.01)
     first_observation: str | None = None  # the first user message may contain additional text
+    # Index of the first token of each branch after the first. A branch is a conversation of its own;
+    # an agent program has several if it rewrites its history.
+    branch_starts: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         lengths = {name: len(getattr(self, name)) for name in _ARRAYS}
@@ -94,6 +99,9 @@ class Trajectory:
             raise ValueError(f"{self.item_id}: the spans of its turns are not its action tokens")
         if np.any(self.logprobs[~is_action]):
             raise ValueError(f"{self.item_id}: a token that was not sampled has a log-probability")
+        ends = (0, *self.branch_starts, len(is_action))
+        if self.branch_starts and any(i >= j for i, j in itertools.pairwise(ends)):
+            raise ValueError(f"{self.item_id}: branches at {self.branch_starts} do not increase")
 
     @property
     def environment(self) -> str:
@@ -104,6 +112,12 @@ class Trajectory:
     def action_mask(self) -> np.ndarray:
         """bool [n], True for sampled tokens."""
         return self.sources == TokenSource.ACTION
+
+    @property
+    def branches(self) -> list[slice]:
+        """Tokens of each branch. Attention, positions and packing treat branches as sequences."""
+        ends = (0, *self.branch_starts, len(self.tokens))
+        return [slice(i, j) for i, j in itertools.pairwise(ends)]
 
     @property
     def reward(self) -> float:
@@ -119,7 +133,8 @@ class Trajectory:
         return rewards
 
 
-SPEAKERS = {"system": "system", "user": "human", "assistant": "gpt"}  # AgentGym's names of roles
+# AgentGym's names of roles, and that of tools
+SPEAKERS = {"system": "system", "user": "human", "assistant": "gpt", "tool": "tool"}
 ROLES = {speaker: role for role, speaker in SPEAKERS.items()}
 _COPIED = ("item_id", "sample", "step", "score", "error", "attempts", "seconds")
 _ARRAYS = {
@@ -134,14 +149,16 @@ def to_record(trajectory: Trajectory) -> dict[str, Any]:
     """Converts a trajectory to a JSON object, whose first three fields are AgentGym's format."""
     t = trajectory
     answers = [i for i, message in enumerate(t.messages) if message["role"] == "assistant"]
-    prompt_answers = answers[: len(answers) - len(t.turns)]
+    # In an episode of an agent program, messages name the answers without loss themselves.
+    is_marked = any("loss" in message for message in t.messages)
+    prompt_answers = [] if is_marked else answers[: len(answers) - len(t.turns)]
     return {
         "item_id": t.item_id,
         "conversations": [
             {
                 "from": SPEAKERS[message["role"]],
                 "value": message["content"],
-                "loss": i not in prompt_answers if i in answers else None,
+                "loss": message.get("loss", i not in prompt_answers) if i in answers else None,
             }
             for i, message in enumerate(t.messages)
         ],
@@ -161,7 +178,7 @@ def to_record(trajectory: Trajectory) -> dict[str, Any]:
         "sources": t.sources.tolist(),
         "logprobs": [round(float(x), 6) for x in t.logprobs],
         "policy_versions": t.policy_versions.tolist(),
-    }
+    } | ({"branch_starts": list(t.branch_starts)} if t.branch_starts else {})
 
 
 def from_record(record: Mapping[str, Any]) -> Trajectory:
@@ -178,6 +195,7 @@ def from_record(record: Mapping[str, Any]) -> Trajectory:
         ),
         score_scale=record.get("score_scale", 1.0),
         first_observation=record.get("first_observation"),
+        branch_starts=tuple(record.get("branch_starts", ())),
     )
 
 
@@ -199,5 +217,6 @@ def from_message(message: Mapping[str, Any]) -> Trajectory:
             "outcome": Outcome(message["outcome"]),
             "turns": tuple(Turn(**turn) for turn in message["turns"]),
             "messages": tuple(message["messages"]),
+            "branch_starts": tuple(message["branch_starts"]),
         }
     )

@@ -94,5 +94,5 @@ def test_a_record_has_the_fields_of_agentgym():
 def test_environment_errors_and_aborted_episodes_are_invalid():
     invalid = {outcome for outcome in Outcome if not outcome.is_valid}
     truncated = {outcome for outcome in Outcome if outcome.is_truncated}
-    assert invalid == {Outcome.ENV_ERROR, Outcome.ABORTED}
+    assert invalid == {Outcome.ENV_ERROR, Outcome.PROGRAM_ERROR, Outcome.ABORTED}
     assert truncated == {Outcome.HORIZON, Outcome.CONTEXT_FULL}

@@ -17,6 +17,7 @@ class EnvCause(enum.StrEnum):
     SESSION_LOST = "session_lost"  # the server no longer knows this session
     CAPACITY = "capacity"  # full or busy; the same call may succeed later
     SERVER_GONE = "server_gone"  # the server refused the connection
+    PROGRAM = "program"  # the agent program failed, not the environment
 
 
 # Error types that depend on the request alone. A new episode would fail in the same way.

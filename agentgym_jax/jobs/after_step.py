@@ -16,7 +16,7 @@ from agentgym_jax.jobs.config.agent import AgentSettings
 from agentgym_jax.jobs.job import Parts
 from agentgym_jax.jobs.run import LoopState, Run, StopRequested
 from agentgym_jax.learner.train_state import TrainState
-from agentgym_jax.rollout.collect import Collector, CollectStatistics
+from agentgym_jax.rollout.collect import CollectStatistics, EpisodeCollector
 from agentgym_jax.rollout.shared import gather_episodes, is_stopped, own_places
 from agentgym_jax.telemetry import guards
 from agentgym_jax.telemetry.guards import Finding, GuardStop
@@ -103,7 +103,7 @@ def evaluate_step(run: Run, agent: SampledAgent, settings: AgentSettings, step: 
             "mode": "sampled" if result.sampled else "greedy",
             "temperature": sampling.temperature,
             "max_turns": settings.evaluation_turns,
-            "show_turn_budget": agent.collector.show_turn_budget,
+            "show_turn_budget": settings.rollout.show_turn_budget,
             "max_tokens": sampling.max_tokens,
             "seed": run.seed,
             "step": step,
@@ -115,7 +115,7 @@ def evaluate_step(run: Run, agent: SampledAgent, settings: AgentSettings, step: 
 
 
 def _evaluate_shared(
-    play: Callable[..., Evaluation], collector: Collector, tasks: Sequence[Task], stride: int
+    play: Callable[..., Evaluation], collector: EpisodeCollector, tasks: Sequence[Task], stride: int
 ) -> Evaluation:
     """Evaluates on all processes, each on its own tasks; all get the whole result.
 

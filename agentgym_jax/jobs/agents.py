@@ -1,6 +1,7 @@
 """Sampled agents: a policy decodes in the rows of a sampler, and a collector runs the episodes."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,12 +14,19 @@ from agentgym_jax.data.tasks import canonical_item_id
 from agentgym_jax.jobs.config.agent import AgentSettings
 from agentgym_jax.jobs.config.model import Model
 from agentgym_jax.jobs.config.sections import ConfigError, call
-from agentgym_jax.jobs.config.settings import AS_DATA
+from agentgym_jax.jobs.config.settings import AS_DATA, ProgramSettings
 from agentgym_jax.jobs.environments import Environments, check_disjoint
+from agentgym_jax.programs.collect import ProgramCollector
+from agentgym_jax.programs.gateway import Gateway
+from agentgym_jax.programs.runners import CommandProgram, FunctionProgram, Start, load_function
 from agentgym_jax.rollout.agents import SampledRows
-from agentgym_jax.rollout.collect import Collector
+from agentgym_jax.rollout.collect import Collector, EpisodeCollector
 from agentgym_jax.sampling.sampler import Sampler
+from agentgym_jax.serving.engine import Engine
 from agentgym_jax.sharding import reshard, rewrap
+from agentgym_jax.text.tool_chat import ToolChat
+
+_MAX_WAITING = 16  # waiting requests per row of the sampler, beyond which programs are refused
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +41,7 @@ class SampledAgent:
     model: Model
     environments: Environments
     sampler: Sampler
-    collector: Collector
+    collector: EpisodeCollector
 
     def set_params(self, params: Any, *, version: int) -> None:
         """Gives the sampler the learner's weights after `version` steps, without a host copy.
@@ -127,6 +135,9 @@ def build_agent(
     options = {**settings.sampler, "rows": rows}
     stop_ids = model.renderer.stop_ids
     sampler = call(Sampler, "sampler", options, policy=model.decode_policy, stop_ids=stop_ids)
+    if settings.program is not None:
+        programs = _collect_programs(settings, settings.program, model, environments, sampler)
+        return SampledAgent(model, environments, sampler, programs)
     collector = Collector(
         SampledRows(sampler, model.renderer, model.tokenizer.decode),
         environments.pool,
@@ -138,3 +149,32 @@ def build_agent(
         restart_dead_servers=environments.restart_dead_servers,
     )
     return SampledAgent(model, environments, sampler, collector)
+
+
+def _collect_programs(
+    settings: AgentSettings,
+    program: ProgramSettings,
+    model: Model,
+    environments: Environments,
+    sampler: Sampler,
+) -> ProgramCollector:
+    """Returns the collector of an agent program; one program runs per row of the sampler."""
+    engine = Engine(sampler, model.tokenizer.decode, max_waiting=_MAX_WAITING * sampler.rows)
+    start: Start
+    if program.function:
+        start = functools.partial(FunctionProgram, load_function(program.function))
+    else:
+        start = functools.partial(CommandProgram, program.command)
+    return ProgramCollector(
+        engine=engine,
+        gateway=Gateway(engine, model.tokenizer),
+        encoder=ToolChat(model.renderer, model.tokenizer),
+        pool=environments.pool,
+        environments=environments.texts,
+        start=start,
+        concurrency=sampler.rows,
+        timeout_s=program.timeout_s,
+        max_attempts=settings.rollout.max_attempts,
+        max_replacements=settings.rollout.max_replacements,
+        restart_dead_servers=environments.restart_dead_servers,
+    )

@@ -239,7 +239,8 @@ def pack_experience(
     Weights are computed before episodes without a gradient are dropped, so dropping them changes no
     gradient. `keep_zero_advantage` keeps episodes whose advantages are all zero, because an entropy
     bonus, a divergence in the loss or a critic gives them a gradient. The row length is that of
-    `batch.tightest_row_length`. Returns None if no episode is left.
+    `batch.tightest_row_length`. Each branch of an episode is a sequence. Returns None if no episode
+    is left.
     """
     mask_BT, counted_B = experience.episodes.action_mask_BT[rows], experience.counted_B[rows]
     weight_BT = np.asarray(aggregation.token_weights(mask_BT, counted_B, **aggregation_options))
@@ -262,7 +263,8 @@ def pack_experience(
         if experience.return_BT is not None:
             sequence["returns"] = experience.return_BT[row, :n]
             sequence["old_values"] = experience.episodes.value_BT[row, :n]
-        sequences.append(sequence)
+        for branch in trajectory.branches:
+            sequences.append({name: values[branch] for name, values in sequence.items()})
     if not sequences:
         return None
     lengths = [len(sequence["tokens"]) for sequence in sequences]

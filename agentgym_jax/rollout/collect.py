@@ -8,11 +8,11 @@ import collections
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from typing import Protocol, cast
 
 from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.answers import Observation
-from agentgym_jax.client.errors import EnvCause, EnvError
+from agentgym_jax.client.errors import EnvCause, EnvError, ServerUnavailable
 from agentgym_jax.client.pool import EnvPool, Reply, ReplyKind
 from agentgym_jax.rollout.agents import AgentRows, Moment
 from agentgym_jax.rollout.episode import (
@@ -64,6 +64,26 @@ class CollectStatistics:
         """Returns the sum of the statistics of two consecutive calls."""
         names = [field.name for field in dataclasses.fields(self)]
         return CollectStatistics(**{n: getattr(self, n) + getattr(other, n) for n in names})
+
+
+class EpisodeCollector(Protocol):
+    """Interface of `Collector` and of `programs.collect.ProgramCollector`."""
+
+    @property
+    def pool(self) -> EnvPool:
+        """Returns the environment pool."""
+
+    def collect(
+        self,
+        requests: Sequence[EpisodeRequest],
+        *,
+        replacement_stride: int,
+        on_progress: Callable[[int, int, int], None],
+        should_stop: Callable[[], bool],
+        on_episode: Callable[[int, Trajectory], None] | None = None,
+        is_part: bool = False,
+    ) -> tuple[list[Trajectory], CollectStatistics]:
+        """Collects the episodes of all requests."""
 
 
 @dataclasses.dataclass
@@ -332,9 +352,15 @@ class _Rollout:
 
 
 def check_collected(requests: Sequence[EpisodeRequest], trajectories: Sequence[Trajectory]) -> None:
-    """Raises an error if no prompt fits, or if an environment served none of its episodes."""
+    """Raises an error if no prompt fits, or if an environment or program failed in all episodes."""
     _check_prompts_fit(trajectories)
     check_some_served([request.task for request in requests], trajectories)
+    if trajectories and all(t.outcome is Outcome.PROGRAM_ERROR for t in trajectories):
+        raise ServerUnavailable(
+            EnvCause.PROGRAM,
+            f"the agent program failed in all {len(trajectories)} episodes; last: "
+            f"{trajectories[-1].error}",
+        )
 
 
 def _check_prompts_fit(trajectories: Sequence[Trajectory]) -> None:

@@ -116,6 +116,10 @@ class RetryPolicy:
             attempts.of_sample -= 1  # an outage is not the fault of this episode
             attempts.pauses += 1
             return RetryDecision.RESTART
+        return self.decide(attempts)
+
+    def decide(self, attempts: Attempts) -> RetryDecision:
+        """Returns the decision about an episode that failed alone; counts a replacement."""
         if attempts.of_sample < self._max_attempts:
             return RetryDecision.RESTART
         if attempts.replacements < self._max_replacements:

@@ -12,7 +12,7 @@ from typing import Any
 from agentgym_jax import processes
 from agentgym_jax.client.errors import EnvCause, ServerUnavailable
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.rollout.collect import Collector, CollectStatistics, check_collected
+from agentgym_jax.rollout.collect import CollectStatistics, EpisodeCollector, check_collected
 from agentgym_jax.rollout.episode import EpisodeRequest
 from agentgym_jax.sampling.statistics import SamplerStatistics
 from agentgym_jax.trajectory import Outcome, Trajectory, from_message, to_message
@@ -29,7 +29,7 @@ def own_places(tasks: Sequence[Task]) -> list[int]:
 
 
 def collect_shared(
-    collector: Collector, requests: Sequence[EpisodeRequest], **options: Any
+    collector: EpisodeCollector, requests: Sequence[EpisodeRequest], **options: Any
 ) -> tuple[list[Trajectory], CollectStatistics]:
     """Returns the result of `collector.collect` for the requests of all processes.
 

@@ -5,6 +5,7 @@ sequence: sampled tokens are never encoded again. A request with any other histo
 sequence.
 """
 
+import concurrent.futures
 import dataclasses
 import hashlib
 import json
@@ -55,6 +56,7 @@ class Conversations:
         make_key: Callable[[int | None, int], np.ndarray],
         *,
         max_known: int | None,
+        max_total_tokens: int | None = None,
         on_request: Callable[[], None] = lambda: None,
     ):
         """Creates an empty set.
@@ -67,6 +69,7 @@ class Conversations:
             random key of the sequence.
           max_known: Maximum number of conversations that can be continued; the oldest is dropped.
             None keeps all.
+          max_total_tokens: Maximum number of tokens of all sequences together; None for no limit.
           on_request: Function called before a request; its RequestError refuses the request.
         """
         self._engine = engine
@@ -74,7 +77,10 @@ class Conversations:
         self._defaults = defaults
         self._make_key = make_key
         self._max_known = max_known
+        self._max_total_tokens = max_total_tokens
         self._on_request = on_request
+        # Maximum length of each sequence with an open request.
+        self._reserved: dict[TokenSequence, int] = {}
         self._lock = threading.Lock()
         # By digest of tools and messages. The oldest is first.
         self._known: dict[bytes, _Known] = {}
@@ -102,7 +108,7 @@ class Conversations:
                 known, sequence, chunks = self._prepare(messages, tools, sampling, digest)
             except ValueError as error:
                 raise RequestError(str(error), param="messages") from error
-            pending = self._engine.submit(sequence, chunks, options, sampling.stop, on_tokens)
+            pending = self._submit(sequence, chunks, options, sampling.stop, on_tokens)
             if known is not None and digest is not None:
                 del self._known[digest]
             elif any(message["role"] == "assistant" for message in messages):
@@ -113,8 +119,7 @@ class Conversations:
             after = None if answer is None else _extend(digests[-1], answer)
             self._finish(sequence, messages, answer, after, restored=(digest, known))
 
-        pending.result.add_done_callback(finish)
-        return pending
+        return _after(pending, finish)
 
     def submit_tokens(
         self, prompt_ids: Sequence[int], sampling: Sampling, on_tokens: OnTokens | None = None
@@ -133,9 +138,9 @@ class Conversations:
             ]
             digest = max(extended, key=lambda d: len(self._known[d].sequence), default=None)
             known = None if digest is None else self._known[digest]
-            sequence = TokenSequence(self._new_key(sampling)) if known is None else known.sequence
+            sequence = self._new_sequence(sampling) if known is None else known.sequence
             added = prompt[len(sequence) :]
-            pending = self._engine.submit(sequence, [added], options, sampling.stop, on_tokens)
+            pending = self._submit(sequence, [added], options, sampling.stop, on_tokens)
             if digest is not None:
                 del self._known[digest]
         text = {"role": "user", "content": self._engine.decode_text(added)}
@@ -146,8 +151,7 @@ class Conversations:
             after = str(sequence.tokens).encode()  # cannot be the digest of a chat
             self._finish(sequence, messages, answer, after, restored=(digest, known))
 
-        pending.result.add_done_callback(finish)
-        return pending
+        return _after(pending, finish)
 
     def close(self) -> None:
         """Frees the rows of all conversations without an open request."""
@@ -171,15 +175,30 @@ class Conversations:
             added = self._encoder.continuation(messages, tools, num_known, is_stopped)
             if added is not None:
                 return known, known.sequence, [added]
-        return (
-            None,
-            TokenSequence(self._new_key(sampling)),
-            self._encoder.opening(messages, tools),
-        )
+        return None, self._new_sequence(sampling), self._encoder.opening(messages, tools)
 
-    def _new_key(self, sampling: Sampling) -> np.ndarray:
-        self._count += 1
-        return self._make_key(sampling.seed, self._count - 1)
+    def _new_sequence(self, sampling: Sampling) -> TokenSequence:
+        return TokenSequence(self._make_key(sampling.seed, self._count), self._count)
+
+    def _submit(
+        self,
+        sequence: TokenSequence,
+        chunks: Sequence[Sequence[int]],
+        options: SamplingOptions,
+        stop: Sequence[str],
+        on_tokens: OnTokens | None,
+    ) -> Pending:
+        """Submits to the engine within the limit on the tokens of all sequences."""
+        if self._max_total_tokens is not None:
+            lengths = {other: len(other) for other in self.sequences} | self._reserved
+            lengths.pop(sequence, None)
+            left = self._max_total_tokens - sum(lengths.values())
+            options = dataclasses.replace(options, max_tokens=min(options.max_tokens, left))
+        pending = self._engine.submit(sequence, chunks, options, stop, on_tokens)
+        total = len(sequence) + sum(map(len, chunks)) + options.max_turn_tokens
+        self._reserved[sequence] = min(options.max_tokens, total)
+        self._count = max(self._count, sequence.number + 1)
+        return pending
 
     def _options(self, sampling: Sampling) -> SamplingOptions:
         """Returns the options of a request; raises RequestError for values out of range."""
@@ -207,7 +226,10 @@ class Conversations:
         """Stores an answered conversation, or restores the one before a failed request."""
         digest, known = restored
         with self._lock:
+            self._reserved.pop(sequence, None)
             if answer is None or after is None:
+                if not len(sequence) and self._count == sequence.number + 1:
+                    self._count -= 1  # a repeated request gets the same number and random key
                 if digest is not None and known is not None:
                     self._known[digest] = known
                 return
@@ -220,6 +242,25 @@ class Conversations:
                 self._engine.forget(dropped.sequence)
                 if self._max_known is not None:
                     del self.sequences[dropped.sequence]
+
+
+def _after(pending: Pending, finish: Callable[[Any], None]) -> Pending:
+    """Returns a request whose result is set after `finish` was called.
+
+    The next request of the client may arrive as soon as it has the result.
+    """
+    result: concurrent.futures.Future[Generation] = concurrent.futures.Future()
+    result.set_running_or_notify_cancel()
+
+    def pass_on(future: "concurrent.futures.Future[Generation]") -> None:
+        finish(future)
+        if error := future.exception():
+            result.set_exception(error)
+        else:
+            result.set_result(future.result())
+
+    pending.result.add_done_callback(pass_on)
+    return Pending(result, pending.cancel)
 
 
 def _answer(result: Generation) -> Message:

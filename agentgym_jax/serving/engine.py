@@ -40,6 +40,7 @@ class Answer:
     stop: int
     text: str
     is_stopped: bool  # True if a stop token ended it
+    is_cut: bool  # True if a token limit ended it
 
 
 class TokenSequence:
@@ -49,13 +50,15 @@ class TokenSequence:
 
     Attributes:
       key: Random key of the sampled tokens, uint32 [2].
+      number: Place of the sequence among those of its owner.
       tokens, sources, logprobs, versions: One value per token, as in `Trajectory`.
       answers: Sampled parts, in order.
       row: Cache row that holds the tokens; None if no row does.
     """
 
-    def __init__(self, key: np.ndarray):
+    def __init__(self, key: np.ndarray, number: int = 0):
         self.key = key
+        self.number = number
         self.tokens: list[int] = []
         self.sources: list[int] = []
         self.logprobs: list[float] = []
@@ -129,6 +132,11 @@ class Engine:
     def num_active(self) -> int:
         """Returns the number of requests that sample."""
         return len(self._active)
+
+    @property
+    def num_sampled(self) -> int:
+        """Returns the number of tokens sampled since the sampler's statistics were reset."""
+        return self._sampler.statistics.sampled
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -313,17 +321,17 @@ class Engine:
         sequence.extend(
             turn.tokens.tolist(), TokenSource.ACTION, turn.logprobs.tolist(), turn.version
         )
-        sequence.answers.append(Answer(start, len(sequence), text, turn.is_stopped))
+        is_cut = not turn.is_stopped and found is None
+        sequence.answers.append(Answer(start, len(sequence), text, turn.is_stopped, is_cut))
         del self._active[row]
         self._idle[row] = sequence
         _tell(work, turn.tokens, turn.logprobs)
-        is_ended = turn.is_stopped or found is not None
         result = Generation(
             prompt_ids=prompt,
             token_ids=turn.tokens,
             logprobs=turn.logprobs,
             text=text,
-            finish_reason="stop" if is_ended else "length",
+            finish_reason="length" if is_cut else "stop",
             version=turn.version,
         )
         work.future.set_result(result)

@@ -11,14 +11,19 @@ from agentgym_jax.jobs.config.environments import (
     parse_settings,
 )
 from agentgym_jax.jobs.config.sections import ConfigError, check, parse_section, section
-from agentgym_jax.jobs.config.settings import CollectorSettings, EvaluationSettings
+from agentgym_jax.jobs.config.settings import CollectorSettings, EvaluationSettings, ProgramSettings
+from agentgym_jax.programs.runners import load_function
 from agentgym_jax.sampling.options import SamplingOptions, check_buckets
 from agentgym_jax.sampling.sampler import Sampler
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AgentSettings:
-    """Checked sections of an agent in environments; no server has been started yet."""
+    """Checked sections of an agent in environments; no server has been started yet.
+
+    Attributes:
+      program: Section `program`; None if the policy itself plays the episodes.
+    """
 
     env_server: TransportSettings
     environments: Mapping[str, EnvironmentSettings]
@@ -28,6 +33,7 @@ class AgentSettings:
     sampling: SamplingOptions
     rollout: CollectorSettings
     evaluation: EvaluationSettings
+    program: ProgramSettings | None
 
     @property
     def evaluation_turns(self) -> dict[str, int]:
@@ -51,12 +57,30 @@ def parse_agent(
         sampling=parse_section(config, "sampling", SamplingOptions),
         rollout=parse_section(config, "rollout", rollout),
         evaluation=parse_section(config, "evaluation", EvaluationSettings, **evaluation),
+        program=parse_section(config, "program", ProgramSettings) if "program" in config else None,
     )
+    _check_program(settings)
     _check_sampler(settings.sampler, settings.sampling)
     check_playable(
         settings.environments, settings.client, settings.pool, settings.rollout.system_prompt_mode
     )
     return settings
+
+
+def _check_program(settings: AgentSettings) -> None:
+    """Checks that the function exists, and that no option has an effect on the policy alone."""
+    if settings.program is None:
+        return
+    if settings.program.function:
+        try:
+            load_function(settings.program.function)
+        except ValueError as error:
+            raise ConfigError(f"config.program.function={error}") from error
+    if settings.rollout.show_turn_budget != "none":
+        raise ConfigError(
+            f"config.rollout.show_turn_budget={settings.rollout.show_turn_budget!r} has no effect "
+            "on an agent program, which writes its own messages; set 'none'"
+        )
 
 
 def check_training_samples(sampling: SamplingOptions, section: str, row_length: int) -> None:

@@ -23,6 +23,7 @@ AGENT_SECTIONS = (  # sections of a job with an agent in environments
     "sampler",
     "sampling",
     "rollout",
+    "program",
     "evaluation",
 )
 

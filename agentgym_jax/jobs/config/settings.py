@@ -129,6 +129,27 @@ class RolloutSettings(CollectorSettings):
         shaping.check_overlong(**self.overlong)
 
 
+@dataclasses.dataclass(frozen=True)
+class ProgramSettings:
+    """Section `program`: an outside agent program plays the episodes (docs/agents.md).
+
+    Attributes:
+      function: Python function of the program, `package.module:function`; it gets an `AgentTask`.
+      command: Command of the program; its last line of output is the result as JSON.
+      timeout_s: Maximum time of an attempt at an episode.
+    """
+
+    function: str = ""
+    command: str = ""
+    timeout_s: Annotated[float, Range(above=0, unit="seconds")] = 600.0
+
+    def __post_init__(self) -> None:
+        if bool(self.function) == bool(self.command):
+            raise ValueError(
+                f"function={self.function!r} and command={self.command!r}: give exactly one"
+            )
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LearnerSettings:
     """Section `learner`: optimiser steps on a rollout.

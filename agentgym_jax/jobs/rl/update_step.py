@@ -111,19 +111,27 @@ def _score_episodes(
 ) -> list[np.ndarray]:
     settings = parts.settings.learner
     # An episode without turns needs no scores, and its prompt may not fit a row.
-    ends = [len(t.tokens) if t.turns else 1 for t in trajectories]
-    return score_sequences(
-        score,
-        [
-            {"tokens": t.tokens[:end], "action_mask": t.action_mask[:end]}
-            for t, end in zip(trajectories, ends, strict=True)
-        ],
-        row_length=batching.tightest_row_length(
-            ends, settings.row_length, settings.micro_rows, settings.num_row_lengths
-        ),
-        micro_rows=settings.micro_rows,
-        layout=parts.model.layout,
+    branches = [t.branches if t.turns else [slice(0, 1)] for t in trajectories]
+    sequences = [
+        {"tokens": t.tokens[branch], "action_mask": t.action_mask[branch]}
+        for t, found in zip(trajectories, branches, strict=True)
+        for branch in found
+    ]
+    scores = iter(
+        score_sequences(
+            score,
+            sequences,
+            row_length=batching.tightest_row_length(
+                [len(sequence["tokens"]) for sequence in sequences],
+                settings.row_length,
+                settings.micro_rows,
+                settings.num_row_lengths,
+            ),
+            micro_rows=settings.micro_rows,
+            layout=parts.model.layout,
+        )
     )
+    return [np.concatenate([next(scores) for _ in found]) for found in branches]
 
 
 def _pack_mini_batches(
@@ -211,7 +219,9 @@ def _run_epochs(
     limit = put_limit(grad_limit, parts.model.layout)
     rollout, learner = parts.settings.rollout, parts.settings.learner
     episodes = rollout.tasks_per_step * rollout.group_size // learner.mini_batches
-    max_micro_batches = -(-episodes // learner.micro_rows)  # with one episode per row
+    # With one episode per row; the branches of some episodes may need more.
+    max_micro_batches = -(-episodes // learner.micro_rows)
+    max_micro_batches = max([max_micro_batches, *(len(b.tokens) for b in batches.values())])
     total = learner.epochs * len(batches)
     run.begin("update", total)
     for epoch in range(learner.epochs):

@@ -73,6 +73,7 @@ const OUTCOMES = {
   context_full: ["out of tokens", "cut"],
   parse_errors: ["parse error", "bad"],
   env_error: ["environment error", "broken"],
+  program_error: ["program error", "broken"],
   aborted: ["stopped", "broken"],
 };
 

@@ -1,0 +1,1 @@
+"""Training of outside agent programs through a chat endpoint."""

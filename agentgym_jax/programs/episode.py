@@ -1,0 +1,339 @@
+"""Episode of an agent program: its conversations, its environment, and its trajectory."""
+
+import concurrent.futures
+import dataclasses
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from agentgym_jax.client.answers import Observation
+from agentgym_jax.client.errors import EnvError
+from agentgym_jax.client.pool import EnvPool, Reply
+from agentgym_jax.programs.task import ProgramResult
+from agentgym_jax.rollout.collect import EnvironmentText
+from agentgym_jax.rollout.episode import EpisodeRequest
+from agentgym_jax.sampling.options import episode_key
+from agentgym_jax.serving.conversations import Conversations
+from agentgym_jax.serving.engine import Engine
+from agentgym_jax.serving.requests import Pending, RequestError
+from agentgym_jax.text.tool_chat import ToolChat
+from agentgym_jax.trajectory import Outcome, Trajectory, Turn
+
+_CANCEL_S = 60.0
+_OVER = "the episode is over; the program should return"
+
+
+class EpisodeEndedError(Exception):
+    """The environment cannot answer, because the episode is over or the call is not possible."""
+
+
+@dataclasses.dataclass
+class _Step:
+    """Action of the program in its environment."""
+
+    turn: int  # number of the answer with the action
+    action: str | None  # None after a parse error
+    observation: str = ""
+    answer: Observation | None = None
+
+
+class ProgramEpisode:
+    """One attempt at an episode. Thread-safe.
+
+    Attributes:
+      request: Task, key and limits of the episode.
+      chat: Conversations of the program.
+      env_error: Error of the environment, if one ended the episode.
+      started: Time at which the attempt started, `time.perf_counter()`.
+    """
+
+    def __init__(
+        self,
+        request: EpisodeRequest,
+        engine: Engine,
+        encoder: ToolChat,
+        pool: EnvPool,
+        text: EnvironmentText,
+        ticket: Any,
+        pauses: int,
+    ):
+        self.request = request
+        self.env_error: tuple[Reply, EnvError] | None = None
+        self.started = time.perf_counter()
+        self.chat = Conversations(
+            engine,
+            encoder,
+            request.sampling,
+            self._make_key,
+            max_known=None,
+            max_total_tokens=request.limits.max_tokens,
+            on_request=self._count_request,
+        )
+        self._pool = pool
+        self._text = text
+        self._ticket = ticket
+        self._pauses = pauses
+        self._lock = threading.Lock()
+        self._limit: Outcome | None = None  # limit that refused a request
+        self._is_over = False
+        self._num_requests = 0
+        self._first: Observation | None = None
+        self._last: Observation | None = None
+        self._steps: list[_Step] = []
+        self._reply: concurrent.futures.Future[Observation] | None = None
+        self._open: list[Pending] = []  # chat requests
+
+    @property
+    def uses_environment(self) -> bool:
+        """True if the program has started its environment."""
+        return self._first is not None or self._reply is not None
+
+    # The following methods serve the program.
+
+    def reset(self) -> "concurrent.futures.Future[Observation]":
+        """Starts the environment."""
+        with self._lock:
+            if self.uses_environment:
+                raise EpisodeEndedError("the environment was reset already; an episode has one")
+            task = self.request.task
+            return self._ask(
+                lambda: self._pool.start(
+                    self._ticket, task.environment, task.data_idx, self._pauses
+                ),
+                self._take_first,
+            )
+
+    def act(self, answer: str) -> "concurrent.futures.Future[Observation]":
+        """Sends the action of an answer to the environment."""
+        with self._lock:
+            if self._last is None:
+                raise EpisodeEndedError("reset the environment before the first action")
+            if self._last.done:
+                raise EpisodeEndedError("the environment has ended the episode; return")
+            parsed = self._text.parse(answer)
+            step = _Step(self._num_requests - 1, parsed.action)
+            if parsed.action is None:
+                return self._reject(step, parsed.problem or "")
+            action = parsed.action
+
+            def take(observation: Observation) -> None:
+                step.observation, step.answer = observation.text, observation
+                self._steps.append(step)
+                self._last = observation
+
+            return self._ask(lambda: self._pool.step(self._ticket, action), take)
+
+    def submit_chat(self, *arguments: Any, **options: Any) -> Pending:
+        """Implements `requests.Chat.submit_chat`."""
+        return self._submit(self.chat.submit_chat, *arguments, **options)
+
+    def submit_tokens(self, *arguments: Any, **options: Any) -> Pending:
+        """Implements `requests.Chat.submit_tokens`."""
+        return self._submit(self.chat.submit_tokens, *arguments, **options)
+
+    def _submit(self, submit: Callable[..., Pending], *arguments: Any, **options: Any) -> Pending:
+        try:
+            pending = submit(*arguments, **options)
+        except RequestError as error:
+            if error.code == "context_length_exceeded":
+                self._limit = self._limit or Outcome.CONTEXT_FULL
+            raise
+        self._open = [other for other in self._open if not other.result.done()]
+        self._open.append(pending)
+        return pending
+
+    # The following methods are called by the collector.
+
+    def take_reply(self, reply: Reply) -> None:
+        """Passes a reply of the pool to the program."""
+        with self._lock:
+            future, self._reply = self._reply, None
+            if future is None:
+                return
+            if reply.error is not None:
+                self.env_error = (reply, reply.error)
+                future.set_exception(EpisodeEndedError(f"the environment failed: {reply.error}"))
+            else:
+                future.set_result(reply.observation)
+
+    def close(self) -> None:
+        """Refuses further requests, and frees cache rows and session."""
+        with self._lock:
+            self._is_over = True
+            if self.uses_environment:
+                self._pool.finish(self._ticket)
+            reply, self._reply = self._reply, None
+        if reply is not None:
+            reply.set_exception(EpisodeEndedError(_OVER))
+        for pending in self._open:
+            pending.cancel()
+        # The record must not change any more. The engine answers after its present call at the latest.
+        concurrent.futures.wait([pending.result for pending in self._open], _CANCEL_S)
+        self.chat.close()
+
+    def result(self, result: ProgramResult | None) -> tuple[Outcome, float, bool] | str:
+        """Returns outcome, score and success; a text if the program did not do its work.
+
+        Args:
+          result: Result of the program; None if it failed.
+        """
+        last = self._last
+        is_open = last is not None and not last.done
+        if is_open and self._num_requests >= self.request.limits.max_turns:
+            self._limit = self._limit or Outcome.HORIZON
+        if not self.chat.sequences and self._limit is None:
+            return "the program made no chat request"
+        if result is not None and result.reward is not None:
+            score, success = result.reward, result.success
+        elif last is not None:
+            score, success = last.score, last.success
+        elif self._limit is not None:
+            score, success = 0.0, False
+        else:
+            return "the program returned no reward and did not use the environment"
+        if result is None and self._limit is None:
+            return "the program failed"
+        if self._limit is not None and not (last is not None and last.done):
+            return self._limit, score, success
+        return (Outcome.SUCCESS if success else Outcome.FAILURE), score, success
+
+    def trajectory(
+        self, outcome: Outcome, score: float, success: bool, *, error: str, attempts: int
+    ) -> Trajectory:
+        """Returns the record of the episode; its branches are the sequences of the program."""
+        sequences = sorted(self.chat.sequences.items(), key=lambda item: item[0].number)
+        tokens: list[int] = []
+        sources: list[int] = []
+        logprobs: list[float] = []
+        versions: list[int] = []
+        turns: list[Turn] = []
+        messages: list[Any] = []
+        starts: list[int] = []
+        for sequence, known in sequences:
+            start = len(tokens)
+            starts.append(start)
+            tokens += sequence.tokens
+            sources += sequence.sources
+            logprobs += sequence.logprobs
+            versions += sequence.versions
+            turns += [
+                Turn(
+                    action_start=start + answer.start,
+                    action_stop=start + answer.stop,
+                    text=answer.text,
+                    action=answer.text,
+                    observation="",
+                    reward=0.0,
+                    is_cut=answer.is_cut,
+                )
+                for answer in sequence.answers
+            ]
+            messages += _shown(known, len(sequence.answers))
+        self._add_steps(turns)
+        if turns and self._last is None:
+            turns[-1] = dataclasses.replace(turns[-1], reward=score)
+        return Trajectory(
+            item_id=self.request.task.item_id,
+            sample=self.request.sample,
+            step=self.request.step,
+            outcome=outcome,
+            score=score,
+            success=success,
+            tokens=np.asarray(tokens, np.int32),
+            sources=np.asarray(sources, np.int8),
+            logprobs=np.asarray(logprobs, np.float32),
+            policy_versions=np.asarray(versions, np.int32),
+            turns=tuple(turns),
+            messages=tuple(messages),
+            error=error,
+            attempts=attempts,
+            seconds=time.perf_counter() - self.started,
+            score_scale=1.0 if self._last is None else self._last.score_scale,
+            first_observation=None if self._first is None else self._first.text,
+            branch_starts=tuple(starts[1:]),
+        )
+
+    def _make_key(self, seed: int | None, number: int) -> np.ndarray:
+        """Returns the key of a sequence; the first has that of an episode of our own agent."""
+        r = self.request
+        key = episode_key(r.seed, r.step, r.task.item_id, r.sample)
+        if number:
+            key = episode_key(r.seed, r.step, f"{r.task.item_id}/{number}", r.sample)
+        return key
+
+    def _count_request(self) -> None:
+        limits = self.request.limits
+        if self._is_over:
+            raise RequestError(_OVER, "episode_over")
+        if self._limit is not None or self._num_requests >= limits.max_turns:
+            self._limit = self._limit or Outcome.HORIZON
+            raise RequestError(
+                f"the episode has reached a limit ({self._limit}; {limits.max_turns} turns at "
+                "most); the program should return",
+                "episode_limit",
+            )
+        self._num_requests += 1
+
+    def _ask(
+        self, send: Callable[[], None], take: Callable[[Observation], None]
+    ) -> "concurrent.futures.Future[Observation]":
+        if self._is_over or self.env_error is not None:
+            raise EpisodeEndedError(_OVER)
+        if self._reply is not None:
+            raise EpisodeEndedError("the environment is answering another call of this episode")
+        answer: concurrent.futures.Future[Observation] = concurrent.futures.Future()
+        answer.set_running_or_notify_cancel()
+
+        def finish(reply: "concurrent.futures.Future[Observation]") -> None:
+            if error := reply.exception():
+                answer.set_exception(error)
+                return
+            take(reply.result())
+            answer.set_result(reply.result())
+
+        send()
+        self._reply = concurrent.futures.Future()
+        self._reply.add_done_callback(finish)
+        return answer
+
+    def _take_first(self, observation: Observation) -> None:
+        self._first = self._last = observation
+
+    def _reject(self, step: _Step, problem: str) -> "concurrent.futures.Future[Observation]":
+        """Answers a text without an action, without a call of the environment."""
+        assert self._last is not None
+        self._steps.append(step)
+        if sum(s.action is None for s in self._steps) > self.request.limits.max_parse_errors:
+            self._limit = Outcome.PARSE_ERRORS
+        answer: concurrent.futures.Future[Observation] = concurrent.futures.Future()
+        answer.set_result(dataclasses.replace(self._last, text=problem, reward=0.0, done=False))
+        return answer
+
+    def _add_steps(self, turns: list[Turn]) -> None:
+        """Adds actions and observations of the environment to the turns with these actions."""
+        for step in self._steps:
+            if not 0 <= step.turn < len(turns):
+                continue
+            changes: dict[str, Any] = {"action": step.action, "observation": step.observation}
+            if step.answer is not None:
+                changes["reward"] = turns[step.turn].reward + step.answer.reward
+                changes["is_rejected"] = step.answer.is_rejection
+                changes["shows_state"] = step.answer.shows_state
+            turns[step.turn] = dataclasses.replace(turns[step.turn], **changes)
+
+
+def _shown(messages: Any, num_answers: int) -> list[Any]:
+    """Returns the messages of a branch for the record.
+
+    Answers that this branch did not sample, but got in a rewritten history, have no loss.
+    """
+    answers = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
+    given = set(answers[: len(answers) - num_answers])
+    return [
+        {"role": message["role"], "content": message.get("content") or ""}
+        | ({"loss": False} if i in given else {})
+        for i, message in enumerate(messages)
+    ]

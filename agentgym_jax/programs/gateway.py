@@ -1,0 +1,123 @@
+"""Server to which agent programs talk: chat endpoint and environment of each running episode."""
+
+import asyncio
+import contextlib
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from agentgym_jax.programs.episode import EpisodeEndedError, ProgramEpisode
+from agentgym_jax.serving import wire
+from agentgym_jax.serving.app import UnknownEpisodeError, make_app, read_body
+from agentgym_jax.serving.engine import Engine
+from agentgym_jax.serving.http_server import HttpServer
+from agentgym_jax.serving.requests import Chat, RequestError
+from agentgym_jax.text.tokenizer import Tokenizer
+
+_NAME_BYTES = 16  # random, so that no program can guess the address of another episode
+
+
+class _ActRequest(wire.Body):
+    answer: str
+
+
+class Gateway:
+    """HTTP server of all running episodes; implements `app.Backend`.
+
+    Attributes:
+      model_name: Name under which programs ask for the policy.
+      context_length: Maximum number of tokens of a conversation.
+      url: Address while it serves.
+    """
+
+    model_name = "policy"
+
+    def __init__(self, engine: Engine, tokenizer: Tokenizer, host: str = "127.0.0.1"):
+        """Creates the server; `serving` starts it on a free port of `host`."""
+        self.context_length = engine.cache_length
+        self._engine = engine
+        self._tokenizer = tokenizer
+        self._episodes: dict[str, ProgramEpisode] = {}
+        self._lock = threading.Lock()
+        prefix = "/episodes/{episode}/environment"
+        routes = [
+            Route(f"{prefix}/reset", self._reset, methods=["POST"]),
+            Route(f"{prefix}/act", self._act, methods=["POST"]),
+        ]
+        self._app = make_app(self, routes=routes)
+        self._host = host
+        self.url = ""
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[None]:
+        """Serves on a free port."""
+        with HttpServer(self._app, self._host) as server:
+            self.url = server.url
+            yield
+
+    def add(self, episode: ProgramEpisode) -> str:
+        """Returns the name under which an episode is served from now on."""
+        name = secrets.token_urlsafe(_NAME_BYTES)
+        with self._lock:
+            self._episodes[name] = episode
+        return name
+
+    def remove(self, name: str) -> None:
+        """Stops serving an episode; later requests are refused."""
+        with self._lock:
+            del self._episodes[name]
+
+    def chat(self, episode: str | None) -> Chat:
+        """Implements `Backend.chat`."""
+        return self._find(episode)
+
+    def encode(self, text: str) -> list[int]:
+        """Implements `Backend.encode`."""
+        return self._tokenizer.encode(text)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Implements `Backend.decode`."""
+        return self._tokenizer.decode(ids)
+
+    def load(self) -> tuple[int, int]:
+        """Implements `Backend.load`."""
+        return self._engine.num_active, self._engine.num_waiting
+
+    def _find(self, name: str | None) -> ProgramEpisode:
+        with self._lock:
+            episode = None if name is None else self._episodes.get(name)
+        if episode is None:
+            raise UnknownEpisodeError(
+                "there is no such running episode; use the base_url that the program was given"
+            )
+        return episode
+
+    async def _reset(self, request: Request) -> Response:
+        episode = self._find(request.path_params["episode"])
+        return await _answer(episode.reset)
+
+    async def _act(self, request: Request) -> Response:
+        episode = self._find(request.path_params["episode"])
+        body: _ActRequest = wire.parse(_ActRequest, await read_body(request))
+        return await _answer(lambda: episode.act(body.answer))
+
+
+async def _answer(ask: Callable[[], Any]) -> Response:
+    """Returns the environment's observation, or an error if the episode is over."""
+    try:
+        observation = await asyncio.wrap_future(ask())
+    except EpisodeEndedError as error:
+        raise RequestError(str(error), "episode_over") from error
+    return JSONResponse(
+        {
+            "observation": observation.text,
+            "reward": observation.reward,
+            "done": observation.done,
+            "success": observation.success,
+        }
+    )

@@ -1,0 +1,117 @@
+"""Starts agent programs: Python functions in threads, or commands as processes."""
+
+import importlib
+import json
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from agentgym_jax.programs.task import AgentTask, EpisodeOverError, ProgramResult, parse_result
+
+_SHOWN = 2000  # characters of a command's error output in an error message
+
+
+class ProgramError(Exception):
+    """The program failed, or returned something else than a reward."""
+
+
+class RunningProgram(Protocol):
+    """A started program."""
+
+    def poll(self) -> ProgramResult | ProgramError | None:
+        """Returns the result or the failure of the program; None while it runs."""
+
+    def stop(self) -> None:
+        """Ends the program. A thread cannot be ended: its next request fails instead."""
+
+
+Start = Callable[[AgentTask], RunningProgram]
+
+
+def load_function(path: str) -> Callable[[AgentTask], Any]:
+    """Imports `package.module:function`; raises ValueError if there is none."""
+    module, separator, name = path.partition(":")
+    try:
+        function = getattr(importlib.import_module(module), name) if separator else None
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{path!r}: {error}") from error
+    if not callable(function):
+        raise ValueError(f"{path!r} names no function; expected package.module:function")
+    return function
+
+
+class FunctionProgram:
+    """Python function that runs in a daemon thread."""
+
+    def __init__(self, function: Callable[[AgentTask], Any], task: AgentTask):
+        self._result: ProgramResult | ProgramError | None = None
+        self._thread = threading.Thread(
+            target=self._run, args=(function, task), name="program", daemon=True
+        )
+        self._thread.start()
+
+    def poll(self) -> ProgramResult | ProgramError | None:
+        """Implements `RunningProgram.poll`."""
+        return self._result
+
+    def stop(self) -> None:
+        """Implements `RunningProgram.stop`."""
+
+    def _run(self, function: Callable[[AgentTask], Any], task: AgentTask) -> None:
+        try:
+            self._result = parse_result(function(task))
+        except EpisodeOverError as error:
+            self._result = ProgramError(str(error))
+        except BaseException as error:  # noqa: BLE001 - the collector hears of every failure
+            self._result = ProgramError(f"{type(error).__name__}: {error}")
+
+
+class CommandProgram:
+    """Command that runs as a process group; its last line of output is the result as JSON."""
+
+    def __init__(self, command: str, task: AgentTask):
+        self._output = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            shlex.split(command),
+            env={**os.environ, **task.to_environ()},
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._errors,
+            start_new_session=True,
+        )
+
+    def poll(self) -> ProgramResult | ProgramError | None:
+        """Implements `RunningProgram.poll`."""
+        status = self._process.poll()
+        if status is None:
+            return None
+        if status != 0:
+            tail = _tail(self._errors).strip() or "no error output"
+            return ProgramError(f"the command ended with status {status}: {tail}")
+        lines = _tail(self._output).strip().splitlines()
+        try:
+            return parse_result(json.loads(lines[-1]) if lines else None)
+        except ValueError as error:
+            return ProgramError(f"last line of output: {error}")
+
+    def stop(self) -> None:
+        """Implements `RunningProgram.stop`; kills the whole process group."""
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.wait()
+        self._output.close()
+        self._errors.close()
+
+
+def _tail(file: Any) -> str:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _SHOWN))
+    return file.read().decode(errors="replace")

@@ -1,0 +1,373 @@
+"""HTTP application of a served policy: OpenAI's routes, for all clients or for one episode."""
+
+import asyncio
+import contextlib
+import hmac
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Protocol
+
+import prometheus_client
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from agentgym_jax.serving import streams, wire
+from agentgym_jax.serving.requests import (
+    Chat,
+    Generation,
+    NotServingError,
+    OverloadedError,
+    Pending,
+    RequestError,
+)
+
+MAX_BODY = 32 * 2**20  # bytes
+_EPISODE = "/episodes/{episode}"  # prefix of the routes of one episode
+_WATCH_S = 0.2  # interval at which a connection is checked, in seconds
+
+
+class UnknownEpisodeError(Exception):
+    """There is no running episode of this name."""
+
+
+class Backend(Protocol):
+    """Interface of the application to the served policy.
+
+    Attributes:
+      model_name: Name of the model in answers.
+      context_length: Maximum number of tokens of a conversation.
+    """
+
+    model_name: str
+    context_length: int
+
+    def chat(self, episode: str | None) -> Chat:
+        """Returns the conversations of an episode; None for those of all other clients.
+
+        Raises:
+          UnknownEpisodeError: There is no such episode.
+        """
+
+    def encode(self, text: str) -> list[int]:
+        """Returns the token ids of a text."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of token ids."""
+
+    def load(self) -> tuple[int, int]:
+        """Returns the number of sampling and of waiting requests."""
+
+
+def make_app(backend: Backend, *, token: str = "", routes: Sequence[Route] = ()) -> ASGIApp:
+    """Returns the application; with `token`, requests need it as bearer token.
+
+    `routes` are served in addition.
+    """
+    served = _Served(backend)
+    own = [
+        Route("/health", served.health),
+        Route("/metrics", served.metrics),
+        Route("/openapi.json", served.openapi),
+    ]
+    for prefix in ("", _EPISODE):
+        own += [
+            Route(f"{prefix}/v1/models", served.models),
+            Route(f"{prefix}/v1/chat/completions", served.chat, methods=["POST"]),
+            Route(f"{prefix}/v1/completions", served.complete, methods=["POST"]),
+            Route(f"{prefix}/inference/v1/generate", served.generate, methods=["POST"]),
+        ]
+    handlers: dict[Any, Any] = {
+        RequestError: _answer_request_error,
+        UnknownEpisodeError: _answer_error(404, "not_found_error", "unknown_episode"),
+        OverloadedError: _answer_error(429, "rate_limit_error", "overloaded", retry=1),
+        NotServingError: _answer_error(503, "server_error", "not_serving", retry=5),
+        404: _answer_error(404, "not_found_error", "unknown_url", "there is no such route"),
+        405: _answer_error(405, "invalid_request_error", "method", "wrong method for this route"),
+        ClientDisconnect: lambda request, error: Response(status_code=499),
+        500: _answer_error(500, "server_error", "internal", "the server failed; see its log"),
+    }
+    app = Starlette(routes=[*own, *routes], exception_handlers=handlers)
+    return _Guard(app, token, served.requests, served.seconds)
+
+
+def _answer_error(status: int, kind: str, code: str, message: str = "", retry: int = 0) -> Any:
+    async def answer(request: Request, error: Exception) -> Response:
+        body = wire.error_body(message or str(error), kind, code)
+        headers = {"Retry-After": str(retry)} if retry else None
+        return JSONResponse(body, status, headers)
+
+    return answer
+
+
+async def _answer_request_error(request: Request, error: Any) -> Response:
+    body = wire.error_body(str(error), "invalid_request_error", error.code, error.param)
+    return JSONResponse(body, 400)
+
+
+async def read_body(request: Request) -> bytes:
+    """Returns the body of a request; raises RequestError if it exceeds MAX_BODY."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_BODY:
+            raise RequestError(f"the body exceeds {MAX_BODY} bytes; send less", "too_large")
+    return bytes(body)
+
+
+class _Served:
+    """Handlers of the routes."""
+
+    def __init__(self, backend: Backend):
+        self._backend = backend
+        self._registry = prometheus_client.CollectorRegistry()
+        make = {"registry": self._registry}
+        self.requests = prometheus_client.Counter(
+            "agentgym_requests", "Answered requests.", ["route", "status"], **make
+        )
+        self.seconds = prometheus_client.Histogram(
+            "agentgym_request_seconds", "Time to the end of the answer.", ["route"], **make
+        )
+        self._prompt = prometheus_client.Counter(
+            "agentgym_prompt_tokens", "Tokens of prompts.", **make
+        )
+        self._sampled = prometheus_client.Counter(
+            "agentgym_sampled_tokens", "Sampled tokens.", **make
+        )
+        for place, name in enumerate(("running", "waiting")):
+            gauge = prometheus_client.Gauge(f"agentgym_requests_{name}", "Requests.", **make)
+            gauge.set_function(lambda place=place: backend.load()[place])
+
+    async def health(self, request: Request) -> Response:
+        running, waiting = self._backend.load()
+        return JSONResponse({"status": "ok", "running": running, "waiting": waiting})
+
+    async def metrics(self, request: Request) -> Response:
+        text = prometheus_client.generate_latest(self._registry)
+        return Response(text, media_type="text/plain; version=0.0.4")
+
+    async def openapi(self, request: Request) -> Response:
+        return JSONResponse(wire.openapi())
+
+    async def models(self, request: Request) -> Response:
+        self._chat(request)
+        model = {
+            "id": self._backend.model_name,
+            "object": "model",
+            "created": 0,
+            "owned_by": "agentgym_jax",
+            "max_model_len": self._backend.context_length,
+        }
+        return JSONResponse({"object": "list", "data": [model]})
+
+    async def chat(self, request: Request) -> Response:
+        body: wire.ChatRequest = wire.parse(wire.ChatRequest, await read_body(request))
+        body.check()
+        self._check_model(body.model)
+        chat, tools = self._chat(request), body.plain_tools()
+        messages = [message.plain() for message in body.messages]
+        reply = wire.Reply("chat.completion", self._backend.model_name)
+
+        def submit(number: int, on_tokens: Any) -> Pending:
+            return chat.submit_chat(messages, tools, body.sampling(number), on_tokens)
+
+        def choice(number: int, result: Generation) -> dict[str, Any]:
+            prefix = f"{len(result.prompt_ids)}_{number}"
+            message = wire.assistant_message(result.text, has_tools=bool(tools), call_prefix=prefix)
+            reason = "tool_calls" if "tool_calls" in message else result.finish_reason
+            logprobs = self._logprobs(result) if body.logprobs else None
+            found = {"index": number, "message": message, "finish_reason": reason}
+            found |= {"logprobs": logprobs}
+            return found | self._ids(body, result)
+
+        if body.stream:
+            format_ = streams.ChatFormat(
+                reply, self._backend.decode, body, tools, choice, self._logprobs
+            )
+            return self._stream(request, submit, body.n, format_)
+        results = await self._wait(request, [submit(i, None) for i in range(body.n)])
+        content = reply.whole([choice(i, r) for i, r in enumerate(results)], results)
+        if body.return_token_ids:
+            content["prompt_token_ids"] = results[0].prompt_ids.tolist()
+        return JSONResponse(content)
+
+    async def complete(self, request: Request) -> Response:
+        body: wire.CompletionRequest = wire.parse(wire.CompletionRequest, await read_body(request))
+        body.check()
+        self._check_model(body.model)
+        chat, prompts = self._chat(request), body.prompts()
+        if len(prompts) * body.n > wire.MAX_CHOICES:
+            raise RequestError(
+                f"{len(prompts)} prompts with n={body.n}: at most {wire.MAX_CHOICES} choices",
+                param="prompt",
+            )
+        ids = [self._backend.encode(p) if isinstance(p, str) else p for p in prompts]
+        reply = wire.Reply("text_completion", self._backend.model_name)
+
+        def submit(number: int, on_tokens: Any) -> Pending:
+            prompt = ids[number // body.n]
+            return chat.submit_tokens(prompt, body.sampling(number % body.n), on_tokens)
+
+        def choice(number: int, result: Generation) -> dict[str, Any]:
+            logprobs = None
+            if body.logprobs is not None:
+                names = [self._backend.decode([i]) for i in result.token_ids.tolist()]
+                logprobs = {"tokens": names, "token_logprobs": result.logprobs.tolist()}
+                logprobs |= {"top_logprobs": None, "text_offset": None}
+            found = {"index": number, "text": result.text, "logprobs": logprobs}
+            found |= {"finish_reason": result.finish_reason}
+            return found | self._ids(body, result)
+
+        count = len(ids) * body.n
+        if body.stream:
+            format_ = streams.TextFormat(reply, self._backend.decode, body, choice)
+            return self._stream(request, submit, count, format_)
+        results = await self._wait(request, [submit(i, None) for i in range(count)])
+        return JSONResponse(reply.whole([choice(i, r) for i, r in enumerate(results)], results))
+
+    async def generate(self, request: Request) -> Response:
+        body: wire.GenerateRequest = wire.parse(wire.GenerateRequest, await read_body(request))
+        chat, options = self._chat(request), body.sampling_params
+        pending = [
+            chat.submit_tokens(body.token_ids, options.sampling(i)) for i in range(options.n)
+        ]
+        results = await self._wait(request, pending)
+        choices = [
+            {
+                "index": i,
+                "token_ids": result.token_ids.tolist(),
+                "logprobs": self._logprobs(result),
+                "finish_reason": result.finish_reason,
+            }
+            for i, result in enumerate(results)
+        ]
+        content = {"request_id": f"gen-{time.time_ns()}", "choices": choices}
+        content |= {"prompt_token_ids": body.token_ids, "usage": wire.usage(results)}
+        return JSONResponse(content)
+
+    def _chat(self, request: Request) -> Chat:
+        return self._backend.chat(request.path_params.get("episode"))
+
+    def _check_model(self, model: str | None) -> None:
+        if model is not None and model != self._backend.model_name:
+            raise RequestError(
+                f"there is no model {model[:100]!r}; this server has {self._backend.model_name!r}",
+                "model_not_found",
+                "model",
+            )
+
+    def _ids(self, body: Any, result: Generation) -> dict[str, Any]:
+        return {"token_ids": result.token_ids.tolist()} if body.return_token_ids else {}
+
+    def _logprobs(self, result: Generation) -> dict[str, Any]:
+        names = [self._backend.decode([i]) for i in result.token_ids.tolist()]
+        return wire.token_logprobs(result, names)
+
+    def _count(self, results: Sequence[Generation]) -> None:
+        self._prompt.inc(sum(len(result.prompt_ids) for result in results))
+        self._sampled.inc(sum(len(result.token_ids) for result in results))
+
+    async def _wait(self, request: Request, pending: Sequence[Pending]) -> list[Generation]:
+        """Returns all results; cancels all requests if one fails or the client is gone."""
+        futures = [asyncio.wrap_future(p.result) for p in pending]
+        try:
+            waiting: set[Any] = set(futures)
+            while waiting:
+                done, waiting = await asyncio.wait(
+                    waiting, timeout=_WATCH_S, return_when=asyncio.FIRST_EXCEPTION
+                )
+                for future in done:
+                    future.result()
+                if waiting and await request.is_disconnected():
+                    raise ClientDisconnect
+        finally:
+            _cancel(pending, futures)
+        results = [future.result() for future in futures]
+        self._count(results)
+        return results
+
+    def _stream(
+        self,
+        request: Request,
+        submit: Callable[[int, Any], Pending],
+        count: int,
+        format_: "streams.Format",
+    ) -> Response:
+        """Returns a stream of events. Requests that cannot start fail before the stream begins."""
+        loop = asyncio.get_running_loop()
+        progress = streams.Progress(count, loop)
+        pending: list[Pending] = []
+        try:
+            for number in range(count):
+                pending.append(submit(number, progress.callback(number)))
+        except Exception:
+            _cancel(pending, [])
+            raise
+
+        async def events() -> AsyncIterator[str]:
+            futures = [asyncio.wrap_future(p.result) for p in pending]
+            for future in futures:
+                future.add_done_callback(lambda _: progress.changed.set())
+            try:
+                async for event in streams.events(progress, futures, format_, request, _WATCH_S):
+                    yield event
+                self._count([future.result() for future in futures])
+            finally:
+                _cancel(pending, futures)
+
+        return StreamingResponse(events(), media_type="text/event-stream")
+
+
+def _cancel(pending: Sequence[Pending], futures: Sequence["asyncio.Future[Any]"]) -> None:
+    for request in pending:
+        if not request.result.done():
+            request.cancel()
+    for future in futures:
+        if future.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                future.exception()  # marks the error as seen
+        else:
+            future.cancel()
+
+
+class _Guard:
+    """Checks the bearer token, and counts and times all requests."""
+
+    def __init__(self, app: ASGIApp, token: str, requests: Any, seconds: Any):
+        self._app = app
+        self._token = token.encode()
+        self._requests = requests
+        self._seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 500
+
+        async def watch(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            if self._is_allowed(scope):
+                await self._app(scope, receive, watch)
+            else:
+                error = wire.error_body(
+                    "the bearer token is missing or wrong", "authentication_error", "unauthorized"
+                )
+                await JSONResponse(error, 401)(scope, receive, watch)
+        finally:
+            route = getattr(scope.get("route"), "path", "unknown")
+            self._requests.labels(route, str(status)).inc()
+            self._seconds.labels(route).observe(time.perf_counter() - started)
+
+    def _is_allowed(self, scope: Scope) -> bool:
+        if not self._token or scope["path"] == "/health":
+            return True
+        given = dict(scope["headers"]).get(b"authorization", b"")
+        return hmac.compare_digest(given, b"Bearer " + self._token)

@@ -1,0 +1,62 @@
+"""Backends of the HTTP application."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from agentgym_jax.sampling.options import SamplingOptions
+from agentgym_jax.serving.app import UnknownEpisodeError
+from agentgym_jax.serving.conversations import Conversations
+from agentgym_jax.serving.engine import Engine
+from agentgym_jax.serving.requests import Chat
+from agentgym_jax.text.tokenizer import Tokenizer
+from agentgym_jax.text.tool_chat import ToolChat
+
+
+class ModelBackend:
+    """Model that is served to any client."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        encoder: ToolChat,
+        tokenizer: Tokenizer,
+        defaults: SamplingOptions,
+        *,
+        model_name: str,
+        max_known: int,
+    ):
+        """Creates the backend; `max_known` conversations can be continued with their cache."""
+        self.model_name = model_name
+        self.context_length = engine.cache_length
+        self._engine = engine
+        self._tokenizer = tokenizer
+        self._chat = Conversations(engine, encoder, defaults, _random_key, max_known=max_known)
+
+    def chat(self, episode: str | None) -> Chat:
+        """Implements `Backend.chat`."""
+        if episode is not None:
+            raise UnknownEpisodeError(
+                "this server has no episodes; use the routes without /episodes"
+            )
+        return self._chat
+
+    def encode(self, text: str) -> list[int]:
+        """Implements `Backend.encode`; names of special tokens are ordinary text."""
+        return self._tokenizer.encode(text)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Implements `Backend.decode`."""
+        return self._tokenizer.decode(ids)
+
+    def load(self) -> tuple[int, int]:
+        """Implements `Backend.load`."""
+        return self._engine.num_active, self._engine.num_waiting
+
+
+def _random_key(seed: int | None, number: int) -> np.ndarray:
+    """Returns the key of a seed, or a fresh one."""
+    data = os.urandom(8) if seed is None else hashlib.sha256(str(seed).encode()).digest()[:8]
+    return np.frombuffer(data, np.uint32).copy()

@@ -1,0 +1,65 @@
+"""Runs an ASGI application in a thread."""
+
+import socket
+import threading
+import time
+
+import uvicorn
+from starlette.types import ASGIApp
+
+_STOP_S = 2  # seconds for open requests when the server stops
+
+
+class HttpServer:
+    """HTTP server in a daemon thread; a context manager.
+
+    Attributes:
+      url: Address of the server.
+    """
+
+    def __init__(self, app: ASGIApp, host: str = "127.0.0.1", port: int = 0):
+        """Binds the port (0: any free port) and starts serving.
+
+        Raises:
+          OSError: The address is in use or cannot be bound.
+        """
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((host, port))
+        except OSError:
+            self._socket.close()
+            raise
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            timeout_keep_alive=60,
+            timeout_graceful_shutdown=_STOP_S,
+            backlog=2048,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([self._socket],), name="http", daemon=True
+        )
+        self._thread.start()
+        while not self._server.started and self._thread.is_alive():
+            time.sleep(0.005)
+
+    def stop(self) -> None:
+        """Closes the port and ends all requests within a few seconds."""
+        self._server.should_exit = True
+        self._thread.join(2 * _STOP_S)
+        self._server.force_exit = True
+        self._thread.join()
+        self._socket.close()
+
+    def __enter__(self) -> "HttpServer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

@@ -1,0 +1,205 @@
+"""Server-sent events of answers that are still being sampled."""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Protocol
+
+from starlette.requests import ClientDisconnect, Request
+
+from agentgym_jax.serving import wire
+from agentgym_jax.serving.requests import Generation, OnTokens
+from agentgym_jax.serving.tool_calls import stable_text
+
+
+class Progress:
+    """Latest tokens of each choice. A slow reader skips states, so nothing queues up."""
+
+    def __init__(self, count: int, loop: asyncio.AbstractEventLoop):
+        self.changed = asyncio.Event()
+        self.latest: list[tuple[Sequence[int], Sequence[float]]] = [((), ())] * count
+        self._loop = loop
+
+    def callback(self, number: int) -> OnTokens:
+        """Returns the callback of a choice, which the engine's thread calls."""
+
+        def store(tokens: Sequence[int], logprobs: Sequence[float]) -> None:
+            self.latest[number] = (tokens, logprobs)
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self.changed.set)
+
+        return store
+
+
+class Format(Protocol):
+    """Writes the events of one request."""
+
+    def begin(self, number: int) -> list[str]:
+        """Returns the events before the first text of a choice."""
+
+    def grow(self, number: int, tokens: Sequence[int], logprobs: Sequence[float]) -> list[str]:
+        """Returns the events for all tokens of a choice so far."""
+
+    def end(self, number: int, result: Generation) -> list[str]:
+        """Returns the last events of a choice."""
+
+    def close(self, results: Sequence[Generation]) -> list[str]:
+        """Returns the events after all choices."""
+
+
+async def events(
+    progress: Progress,
+    futures: "Sequence[asyncio.Future[Generation]]",
+    format_: Format,
+    request: Request,
+    watch_s: float,
+) -> AsyncIterator[str]:
+    """Yields the events of a request; an error after the start becomes an event."""
+    for number in range(len(futures)):
+        for event in format_.begin(number):
+            yield event
+    shown = [0] * len(futures)
+    ended: set[int] = set()
+    while len(ended) < len(futures):
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(progress.changed.wait(), watch_s)
+        progress.changed.clear()
+        if await request.is_disconnected():
+            raise ClientDisconnect
+        for number, future in enumerate(futures):
+            if number in ended:
+                continue
+            tokens, logprobs = progress.latest[number]
+            if len(tokens) > shown[number] and not future.done():
+                shown[number] = len(tokens)
+                for event in format_.grow(number, tokens, logprobs):
+                    yield event
+            if future.done():
+                ended.add(number)
+                try:
+                    result = future.result()
+                except (Exception, concurrent.futures.CancelledError) as error:  # noqa: BLE001
+                    yield f"data: {_error(error)}\n\n"
+                    return
+                for event in format_.end(number, result):
+                    yield event
+    for event in format_.close([future.result() for future in futures]):
+        yield event
+    yield "data: [DONE]\n\n"
+
+
+def _error(error: BaseException) -> str:
+    return json.dumps(wire.error_body(str(error) or "the request ended", "server_error", "stream"))
+
+
+class _Format:
+    """Text of the choices that was sent already."""
+
+    def __init__(
+        self,
+        reply: wire.Reply,
+        decode: Callable[[Sequence[int]], str],
+        body: Any,
+        choice: Callable[[int, Generation], dict[str, Any]],
+        has_tools: bool = False,
+    ):
+        self._reply = reply
+        self._decode = decode
+        self._body = body
+        self._choice = choice
+        self._has_tools = has_tools
+        self._stop = body.sampling().stop
+        self._sent: dict[int, str] = {}
+
+    def _news(self, number: int, text: str) -> str:
+        """Returns the part of a text that was not sent yet, and notes it as sent."""
+        sent = self._sent.get(number, "")
+        self._sent[number] = max(sent, text, key=len)
+        return text[len(sent) :]
+
+    def _stable(self, tokens: Sequence[int]) -> str:
+        return stable_text(self._decode(tokens), has_tools=self._has_tools, stop=self._stop)
+
+    def _usage(self, results: Sequence[Generation]) -> list[str]:
+        options = self._body.stream_options
+        if options is None or not options.include_usage:
+            return []
+        return [self._reply.chunk([], usage=wire.usage(results))]
+
+
+class ChatFormat(_Format):
+    """Events of `/v1/chat/completions`."""
+
+    def __init__(
+        self,
+        reply: wire.Reply,
+        decode: Callable[[Sequence[int]], str],
+        body: wire.ChatRequest,
+        tools: Sequence[Any],
+        choice: Callable[[int, Generation], dict[str, Any]],
+        logprobs: Callable[[Generation], dict[str, Any]],
+    ):
+        super().__init__(reply, decode, body, choice, bool(tools))
+        self._logprobs = logprobs
+
+    def begin(self, number: int) -> list[str]:
+        """Implements `Format.begin`."""
+        return [self._chunk(number, {"role": "assistant", "content": ""})]
+
+    def grow(self, number: int, tokens: Sequence[int], logprobs: Sequence[float]) -> list[str]:
+        """Implements `Format.grow`."""
+        news = self._news(number, self._stable(tokens))
+        return [self._chunk(number, {"content": news})] if news else []
+
+    def end(self, number: int, result: Generation) -> list[str]:
+        """Implements `Format.end`; log-probabilities and ids are in the last event."""
+        whole = self._choice(number, result)
+        message, found = whole["message"], []
+        if news := self._news(number, message["content"] or ""):
+            found.append(self._chunk(number, {"content": news}))
+        if calls := message.get("tool_calls"):
+            delta = [{"index": i, **call} for i, call in enumerate(calls)]
+            found.append(self._chunk(number, {"tool_calls": delta}))
+        extra = {name: whole[name] for name in ("token_ids",) if name in whole}
+        if self._body.logprobs:
+            extra["logprobs"] = self._logprobs(result)
+        return [*found, self._chunk(number, {}, whole["finish_reason"], **extra)]
+
+    def close(self, results: Sequence[Generation]) -> list[str]:
+        """Implements `Format.close`."""
+        return self._usage(results)
+
+    def _chunk(self, number: int, delta: Any, reason: str | None = None, **extra: Any) -> str:
+        return self._reply.chunk(
+            [{"index": number, "delta": delta, "finish_reason": reason, "logprobs": None} | extra]
+        )
+
+
+class TextFormat(_Format):
+    """Events of `/v1/completions`."""
+
+    def begin(self, number: int) -> list[str]:
+        """Implements `Format.begin`."""
+        return []
+
+    def grow(self, number: int, tokens: Sequence[int], logprobs: Sequence[float]) -> list[str]:
+        """Implements `Format.grow`."""
+        news = self._news(number, self._stable(tokens))
+        return [self._chunk(number, news)] if news else []
+
+    def end(self, number: int, result: Generation) -> list[str]:
+        """Implements `Format.end`."""
+        whole = self._choice(number, result)
+        news = self._news(number, result.text)
+        return [self._reply.chunk([{**whole, "text": news}])]
+
+    def close(self, results: Sequence[Generation]) -> list[str]:
+        """Implements `Format.close`."""
+        return self._usage(results)
+
+    def _chunk(self, number: int, text: str) -> str:
+        return self._reply.chunk(
+            [{"index": number, "text": text, "finish_reason": None, "logprobs": None}]
+        )

@@ -1,0 +1,283 @@
+"""OpenAI's JSON: checked requests, and the bodies of answers and errors."""
+
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import pydantic
+from pydantic import Field
+
+from agentgym_jax.serving.requests import Generation, RequestError, Sampling
+from agentgym_jax.serving.tool_calls import parse_tool_calls
+
+MAX_CHOICES = 128
+MAX_STOP = 16  # OpenAI allows 4; some clients send more
+
+Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
+
+class Body(pydantic.BaseModel):
+    """JSON object; unknown fields are ignored, because clients send many."""
+
+    model_config = pydantic.ConfigDict(extra="ignore")
+
+
+class _Part(Body):
+    type: Literal["text"]
+    text: str
+
+
+class _Function(Body):
+    name: str = Field(min_length=1)
+    arguments: str | dict[str, Any] = "{}"
+
+
+class _Call(Body):
+    id: str = ""
+    type: Literal["function"] = "function"
+    function: _Function
+
+
+class Message(Body):
+    """Message of a chat request."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[_Part] | None = None
+    tool_calls: list[_Call] | None = None
+    tool_call_id: str | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """Returns the message with its text as one string."""
+        content = self.content or ""
+        if not isinstance(content, str):
+            content = "".join(part.text for part in content)
+        role = "system" if self.role == "developer" else self.role
+        message: dict[str, Any] = {"role": role, "content": content}
+        if self.tool_calls and role == "assistant":
+            message["tool_calls"] = [call.model_dump() for call in self.tool_calls]
+        if self.tool_call_id is not None and role == "tool":
+            message["tool_call_id"] = self.tool_call_id
+        return message
+
+
+class _ToolFunction(Body):
+    model_config = pydantic.ConfigDict(extra="allow")
+
+    name: str = Field(min_length=1)
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class _Tool(Body):
+    type: Literal["function"]
+    function: _ToolFunction
+
+
+class _StreamOptions(Body):
+    include_usage: bool = False
+
+
+class _Common(Body):
+    """Fields of all requests that sample."""
+
+    model: str | None = None
+    temperature: Annotated[float, Field(ge=0, le=100)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    stop: str | Annotated[list[str], Field(max_length=MAX_STOP)] | None = None
+    seed: Seed | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] = 1
+    stream: bool | None = False
+    stream_options: _StreamOptions | None = None
+    return_token_ids: bool | None = False
+
+    def sampling(self, number: int = 0) -> Sampling:
+        """Returns the sampling parameters of choice `number`."""
+        stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        if not all(stop):
+            raise RequestError("stop has an empty string; remove it", param="stop")
+        return Sampling(
+            temperature=self.temperature,
+            top_k=None if self.top_k is None else max(0, self.top_k),  # -1 is off in vLLM
+            top_p=self.top_p,
+            max_tokens=self.max_tokens,
+            stop=tuple(stop),
+            seed=None if self.seed is None else self.seed + number,
+        )
+
+
+class ChatRequest(_Common):
+    """Body of `/v1/chat/completions`."""
+
+    messages: list[Message] = Field(min_length=1)
+    tools: list[_Tool] | None = None
+    tool_choice: Any = None
+    max_completion_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    logprobs: bool | None = False
+    top_logprobs: int | None = None
+    response_format: dict[str, Any] | None = None
+
+    def check(self) -> None:
+        """Raises RequestError for fields that are valid but not supported."""
+        if self.top_logprobs:
+            raise RequestError(
+                "top_logprobs is not supported; leave it out or set 0", param="top_logprobs"
+            )
+        if self.tool_choice not in (None, "auto", "none"):
+            raise RequestError(
+                'tool_choice must be "auto" or "none"; the model cannot be forced to call a tool',
+                param="tool_choice",
+            )
+        if (self.response_format or {}).get("type", "text") != "text":
+            raise RequestError(
+                'response_format must have the type "text"; ask for JSON in the messages',
+                param="response_format",
+            )
+        if self.max_tokens is None:
+            self.max_tokens = self.max_completion_tokens
+
+    def plain_tools(self) -> list[dict[str, Any]]:
+        """Returns the tool definitions."""
+        if self.tool_choice == "none":
+            return []
+        return [tool.model_dump(exclude_none=True) for tool in self.tools or []]
+
+
+TokenIds = list[Annotated[int, Field(ge=0, lt=2**31)]]
+
+
+class CompletionRequest(_Common):
+    """Body of `/v1/completions`."""
+
+    prompt: str | TokenIds | list[str] | list[TokenIds]
+    logprobs: int | None = None
+    echo: bool | None = False
+    suffix: str | None = None
+
+    def check(self) -> None:
+        """Raises RequestError for fields that are valid but not supported."""
+        if self.echo or self.suffix:
+            raise RequestError("echo and suffix are not supported; leave them out", param="echo")
+        if (self.logprobs or 0) > 1:
+            raise RequestError("logprobs above 1 is not supported; set 1", param="logprobs")
+
+    def prompts(self) -> list[str | list[int]]:
+        """Returns one prompt per element of the list."""
+        if isinstance(self.prompt, str) or (self.prompt and isinstance(self.prompt[0], int)):
+            return [self.prompt]  # type: ignore[list-item]
+        return list(self.prompt)  # type: ignore[arg-type]
+
+
+class _GenerateSampling(_Common):
+    stop_token_ids: TokenIds | None = None
+
+
+class GenerateRequest(Body):
+    """Body of `/inference/v1/generate`, vLLM's route with token ids in and out."""
+
+    model: str | None = None
+    token_ids: TokenIds = Field(min_length=1)
+    sampling_params: _GenerateSampling = Field(default_factory=_GenerateSampling)
+
+
+def parse(kind: type[pydantic.BaseModel], body: bytes) -> Any:
+    """Parses the body of a request; raises RequestError with the first wrong field."""
+    try:
+        return kind.model_validate_json(body)
+    except pydantic.ValidationError as error:
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        message = f"{place}: {first['msg']}" if place else first["msg"]
+        raise RequestError(message[:500], "invalid_request", place or None) from None
+
+
+def error_body(message: str, kind: str, code: str | None, param: str | None = None) -> dict:
+    """Returns the body of an error answer."""
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+class Reply:
+    """Builds the answers of one request; all have the same id, time and model."""
+
+    def __init__(self, kind: str, model: str):
+        prefix = {"chat.completion": "chatcmpl", "text_completion": "cmpl"}[kind]
+        self._head = {
+            "id": f"{prefix}-{uuid.uuid4().hex}",
+            "created": int(time.time()),
+            "model": model,
+        }
+        self._kind = kind
+
+    def whole(self, choices: Sequence[Mapping[str, Any]], results: Sequence[Generation]) -> dict:
+        """Returns the body of an answer that is not streamed."""
+        body = {**self._head, "object": self._kind, "choices": list(choices)}
+        return {**body, "usage": usage(results)}
+
+    def chunk(self, choices: Sequence[Mapping[str, Any]], **fields: Any) -> str:
+        """Returns one server-sent event."""
+        kind = f"{self._kind}.chunk" if self._kind == "chat.completion" else self._kind
+        body = {**self._head, "object": kind, "choices": list(choices), **fields}
+        return f"data: {json.dumps(body, ensure_ascii=False)}\n\n"
+
+
+def usage(results: Sequence[Generation]) -> dict[str, int]:
+    """Returns the token counts of all choices; their prompt counts once."""
+    prompt = len(results[0].prompt_ids) if results else 0
+    sampled = sum(len(result.token_ids) for result in results)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": sampled,
+        "total_tokens": prompt + sampled,
+    }
+
+
+def token_logprobs(result: Generation, names: Sequence[str]) -> dict[str, Any]:
+    """Returns OpenAI's `logprobs` of a choice; `names` are the texts of its tokens."""
+    return {
+        "content": [
+            {
+                "token": name,
+                "logprob": float(logprob),
+                "bytes": list(name.encode()),
+                "top_logprobs": [],
+            }
+            for name, logprob in zip(names, result.logprobs, strict=True)
+        ]
+    }
+
+
+def assistant_message(text: str, *, has_tools: bool, call_prefix: str) -> dict[str, Any]:
+    """Returns the message of a choice, with tool calls if the request had tools."""
+    content, calls = parse_tool_calls(text) if has_tools else (text, [])
+    message: dict[str, Any] = {"role": "assistant", "content": content}
+    if calls:
+        message["content"] = content or None
+        message["tool_calls"] = [
+            {"id": f"call_{call_prefix}_{i}", "type": "function", "function": call}
+            for i, call in enumerate(calls)
+        ]
+    return message
+
+
+def openapi() -> dict[str, Any]:
+    """Returns the OpenAPI description of the routes."""
+    kinds = {
+        "/v1/chat/completions": ChatRequest,
+        "/v1/completions": CompletionRequest,
+        "/inference/v1/generate": GenerateRequest,
+    }
+    paths: dict[str, Any] = {
+        path: {"get": {"responses": {"200": {"description": "OK"}}}}
+        for path in ("/health", "/v1/models")
+    }
+    schemas: dict[str, Any] = {}
+    for path, kind in kinds.items():
+        schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas |= schema.pop("$defs", {})
+        body = {"required": True, "content": {"application/json": {"schema": schema}}}
+        paths[path] = {"post": {"requestBody": body, "responses": {"200": {"description": "OK"}}}}
+    info = {"title": "agentgym_jax", "version": "1"}
+    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
