@@ -31,7 +31,7 @@ class ModelBackend:
         """Creates the backend; `max_known` conversations can be continued with their cache."""
         self.model_name = model_name
         self.context_length = engine.cache_length
-        self._engine = engine
+        self.engine = engine
         self._tokenizer = tokenizer
         self._chat = Conversations(engine, encoder, defaults, _random_key, max_known=max_known)
 
@@ -53,7 +53,7 @@ class ModelBackend:
 
     def load(self) -> tuple[int, int]:
         """Implements `Backend.load`."""
-        return self._engine.num_active, self._engine.num_waiting
+        return self.engine.num_active, self.engine.num_waiting
 
 
 def _random_key(seed: int | None, number: int) -> np.ndarray:
