@@ -1,10 +1,7 @@
 """Rollouts with a real sampler and real HTTP servers that are slow, fail and die."""
 
-import collections
 import dataclasses
-import hashlib
 import itertools
-import threading
 import time
 
 import jax
@@ -30,60 +27,11 @@ from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.trajectory import Outcome
 from tests.builders import decoder_config
-from tests.fake_server import DROP, FakeServer
+from tests.fake_server import DROP
+from tests.rollout.world import World
 
 LIMITS = EpisodeLimits(max_turns=3, max_tokens=200, max_parse_errors=0)
 SAMPLING = SamplingOptions(temperature=1.0, max_turn_tokens=6, max_tokens=200)
-
-
-class World:
-    """A deterministic environment whose requests name the session `id`.
-
-    `fault(task, step, attempt)` returns the fault of a request, or None.
-    """
-
-    def __init__(self, fault=None, delay=None):
-        self.fault = fault or (lambda task, step, attempt: None)
-        self.delay = delay or (lambda task, step: 0.0)
-        self.sessions = {}
-        self.created = 0
-        self.attempts = collections.Counter()
-        self.lock = threading.Lock()
-        self.start(0)
-        self.url = self.server.url
-
-    def start(self, port):
-        self.server = FakeServer(lambda r: self.answer(r.path, r.json()), port).start()
-
-    def stop(self):
-        self.server.stop()
-
-    def answer(self, path, body):
-        with self.lock:
-            if path == "/create":
-                session = self.created
-                self.created += 1
-                self.sessions[session] = None
-                return 200, {"id": session, "observation": "", "done": False, "reward": 0}
-            if path == "/close":
-                return 200, self.sessions.pop(body["id"], "none") != "none"
-            if path == "/reset":
-                task = body["data_idx"]
-                self.attempts[task] += 1
-                self.sessions[body["id"]] = [task, 0, self.attempts[task]]
-            state = self.sessions[body["id"]]
-            task, step, attempt = state
-            state[1] += 1
-        time.sleep(self.delay(task, step))
-        fault = self.fault(task, step, attempt)
-        if fault is not None:
-            return fault
-        if path == "/reset":
-            return 200, {"observation": f"task {task}", "done": False, "reward": 0}
-        digest = hashlib.sha256(f"{task} {step} {body['action']}".encode()).digest()
-        done = step == 3 or digest[0] < 60
-        reward = int(done and digest[1] < 128)
-        return 200, {"observation": digest.hex()[:8], "reward": reward, "done": done}
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,261 @@
+"""Episodes of agent programs: exact tokens, branches, typed failures and limits."""
+
+import dataclasses
+import functools
+import pathlib
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from agentgym_jax.client.actions import ParsedAction
+from agentgym_jax.client.client import EnvClient
+from agentgym_jax.client.errors import ServerUnavailable
+from agentgym_jax.client.pool import EnvPool
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.programs.collect import ProgramCollector
+from agentgym_jax.programs.gateway import Gateway
+from agentgym_jax.programs.runners import CommandProgram, FunctionProgram
+from agentgym_jax.rollout.agents import SampledRows
+from agentgym_jax.rollout.collect import Collector, EnvironmentText
+from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
+from agentgym_jax.sampling.options import SamplingOptions
+from agentgym_jax.sampling.sampler import Sampler
+from agentgym_jax.serving.engine import Engine
+from agentgym_jax.text.chat import ChatRenderer
+from agentgym_jax.text.tokenizer import byte_tokenizer
+from agentgym_jax.text.tool_chat import ToolChat
+from agentgym_jax.trajectory import Outcome, TokenSource
+from tests.builders import decoder_config
+from tests.programs import programs
+from tests.rollout.world import World
+
+LIMITS = EpisodeLimits(max_turns=3, max_tokens=240, max_parse_errors=0)
+SAMPLING = SamplingOptions(temperature=1.0, max_turn_tokens=6, max_tokens=240)
+TEXT = EnvironmentText(
+    preamble=(), parse=lambda text: ParsedAction(text.encode().hex() or "nothing")
+)
+
+
+@pytest.fixture(scope="module")
+def policy():
+    config = decoder_config(
+        vocab_size=byte_tokenizer().vocab_size,
+        hidden_size=16,
+        intermediate_size=32,
+        num_layers=1,
+        num_heads=2,
+        num_kv_heads=1,
+        rope_theta=10000.0,
+    )
+    return Policy(config)
+
+
+class Setup:
+    """A sampler and the pool of a world; plays programs, or the policy itself."""
+
+    def __init__(self, policy, world, *, rows=4):
+        self.world = world
+        self.tokenizer = byte_tokenizer()
+        self.renderer = ChatRenderer(self.tokenizer)
+        self.sampler = Sampler(
+            policy,
+            rows=rows,
+            cache_length=256,
+            buckets=((32, 4), (64, 2)),
+            decode_steps=4,
+            return_after_finished=1,
+            stop_ids=self.renderer.stop_ids,
+        )
+        self.sampler.set_params(policy.init(jax.random.key(0)), version=0)
+
+    def play(
+        self,
+        program,
+        tasks=(0, 1, 2, 3),
+        *,
+        group=1,
+        limits=LIMITS,
+        max_attempts=1,
+        timeout_s=60.0,
+        should_stop=lambda: False,
+    ):
+        """Returns trajectories and statistics; `program` None is the policy itself."""
+        client = EnvClient(self.world.url, "textcraft", connect_timeout_s=5, step_timeout_s=5.0)
+        requests = [
+            EpisodeRequest(Task("textcraft", task, ""), sample, 0, 0, limits, SAMPLING)
+            for task in tasks
+            for sample in range(group)
+        ]
+        with EnvPool({"textcraft": client}, workers=8, max_idle_sessions=16) as pool:
+            shared = dict(
+                max_attempts=max_attempts,
+                max_replacements=0,
+                restart_dead_servers=lambda: None,
+            )
+            texts = {"textcraft": TEXT}
+            if program is None:
+                rows = SampledRows(self.sampler, self.renderer, self.tokenizer.decode)
+                collector = Collector(
+                    rows, pool, texts, prefetch=2, show_turn_budget="none", **shared
+                )
+            else:
+                engine = Engine(self.sampler, self.tokenizer.decode, max_waiting=100)
+                collector = ProgramCollector(
+                    engine=engine,
+                    gateway=Gateway(engine, self.tokenizer),
+                    encoder=ToolChat(self.renderer, self.tokenizer),
+                    pool=pool,
+                    environments=texts,
+                    start=program,
+                    concurrency=self.sampler.rows,
+                    timeout_s=timeout_s,
+                    **shared,
+                )
+            found = collector.collect(
+                requests,
+                replacement_stride=group,
+                on_progress=lambda done, total, tokens: None,
+                should_stop=should_stop,
+            )
+        assert self.sampler.free_rows == self.sampler.rows
+        assert not self.world.sessions
+        return found
+
+
+@pytest.fixture
+def setup(policy):
+    return Setup(policy, World())
+
+
+def function(call):
+    return functools.partial(FunctionProgram, call)
+
+
+def command(name):
+    script = pathlib.Path(programs.__file__)
+    return functools.partial(CommandProgram, f"{sys.executable} {script} {name}")
+
+
+def test_a_program_has_the_tokens_and_turns_of_the_policy_itself(setup):
+    limits = dataclasses.replace(LIMITS, max_turns=2)
+    alone, _ = setup.play(None, range(6), group=2, limits=limits)
+    played, _ = setup.play(function(programs.react), range(6), group=2, limits=limits)
+    assert {t.outcome for t in alone} >= {Outcome.FAILURE, Outcome.HORIZON}
+    for ours, theirs in zip(alone, played, strict=True):
+        for name in ("tokens", "sources", "logprobs", "policy_versions"):
+            np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+        changed = dict(seconds=0.0, tokens=0, sources=0, logprobs=0, policy_versions=0)
+        assert {**vars(ours), **changed} == {**vars(theirs), **changed}
+
+
+def test_a_command_gives_the_episodes_of_the_function(setup):
+    functions, _ = setup.play(function(programs.one_turn), (0, 1))
+    commands, _ = setup.play(command("one_turn"), (0, 1))
+    for ours, theirs in zip(functions, commands, strict=True):
+        assert ours.tokens.tolist() == theirs.tokens.tolist()
+        assert (ours.outcome, ours.reward) == (theirs.outcome, theirs.reward)
+    assert [t.outcome for t in functions] == [Outcome.SUCCESS, Outcome.FAILURE]
+    assert [t.reward for t in functions] == [1.0, 0.0]
+
+
+def test_a_rewritten_history_is_a_branch_whose_context_is_not_trained(setup):
+    (episode,), _ = setup.play(function(programs.summariser), (5,))
+    first, second = episode.branches
+    assert [turn.action_start < second.start for turn in episode.turns] == [True, True, False]
+    assert episode.turns[-1].reward == episode.score == 0.5
+    assert episode.success
+    assert not episode.logprobs[second][:10].any()
+    # The rewritten answer is context; its message has no loss.
+    assert [m.get("loss") for m in episode.messages if m["role"] == "assistant"].count(False) == 1
+    sources = episode.sources[second]
+    start = episode.turns[-1].action_start - second.start
+    assert (sources[:start] == TokenSource.PROMPT).all()
+    assert first.stop == second.start
+
+
+def test_concurrent_requests_of_an_episode_are_branches(setup):
+    episodes, _ = setup.play(function(programs.parallel), (0, 1))
+    for episode in episodes:
+        assert len(episode.branches) == 3
+        assert len({tuple(episode.tokens[b][-6:]) for b in episode.branches}) == 3
+
+
+@pytest.mark.parametrize(
+    ("program", "found"),
+    [
+        (function(programs.crash), "RuntimeError: the program is broken"),
+        (function(programs.silent), "made no chat request"),
+        (function(programs.wrong_result), "returned 'very good'; expected a finite number"),
+        (command("crash"), "(?s)status 1: .*the program is broken"),
+        (command("no_such_program"), "status 1"),
+    ],
+    ids=["crash", "silent", "wrong result", "command crash", "missing"],
+)
+def test_a_failing_program_is_never_a_reward(setup, program, found):
+    with pytest.raises(ServerUnavailable, match=found):
+        setup.play(program, (0, 1))
+
+
+def test_an_episode_whose_program_fails_is_invalid(setup):
+    episodes, statistics = setup.play(function(programs.crash_sometimes), (0, 1, 2), max_attempts=2)
+    assert [t.outcome for t in episodes] == [
+        Outcome.SUCCESS,
+        Outcome.PROGRAM_ERROR,
+        Outcome.SUCCESS,
+    ]
+    assert "is broken" in episodes[1].error
+    assert not episodes[1].outcome.is_valid
+    assert (episodes[1].attempts, statistics.restarts) == (2, 1)
+
+
+def test_a_hanging_program_ends_at_its_timeout(setup):
+    started = time.perf_counter()
+    episodes, _ = setup.play(function(programs.hang), (0, 1), timeout_s=3.0)
+    assert [t.outcome for t in episodes] == [Outcome.PROGRAM_ERROR, Outcome.FAILURE]
+    assert "more than 3 s" in episodes[0].error
+    assert time.perf_counter() - started < 30
+
+
+def test_a_hanging_command_is_killed(setup):
+    episodes, _ = setup.play(command("hang"), (0, 1), timeout_s=5.0)
+    assert [t.outcome for t in episodes] == [Outcome.PROGRAM_ERROR, Outcome.FAILURE]
+
+
+def test_the_turn_limit_refuses_further_requests(setup):
+    episodes, _ = setup.play(function(programs.endless))
+    assert [t.outcome for t in episodes] == [Outcome.HORIZON] * 4
+    assert [len(t.turns) for t in episodes] == [3] * 4
+
+
+def test_a_request_beyond_the_context_ends_the_episode(setup):
+    episodes, _ = setup.play(function(programs.long_prompt))
+    assert [t.outcome for t in episodes] == [Outcome.CONTEXT_FULL] * 4
+    assert [len(t.turns) for t in episodes] == [1] * 4
+
+
+def test_the_branches_of_an_episode_together_respect_its_token_limit(setup):
+    limits = dataclasses.replace(LIMITS, max_tokens=30)
+    episodes, _ = setup.play(function(programs.parallel), (0, 1), limits=limits)
+    assert all(len(t.tokens) <= 30 for t in episodes)
+    assert {t.outcome for t in episodes} == {Outcome.CONTEXT_FULL}
+
+
+def test_a_failing_environment_is_an_environment_error(policy):
+    world = World(lambda task, step, attempt: (500, b"broken") if task == 1 and step else None)
+    episodes, statistics = Setup(policy, world).play(function(programs.react), (0, 1, 2))
+    assert [t.outcome is Outcome.ENV_ERROR for t in episodes] == [False, True, False]
+    assert sum(statistics.env_errors.values()) == 1
+
+
+def test_a_stop_ends_all_programs(setup):
+    started = time.perf_counter()
+    episodes, _ = setup.play(
+        function(programs.hang),
+        (0, 0, 0, 0, 0, 0),
+        should_stop=lambda: time.perf_counter() - started > 2,
+    )
+    assert {t.outcome for t in episodes} == {Outcome.ABORTED}
