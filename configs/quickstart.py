@@ -30,8 +30,12 @@ def tasks(first_seed, last_seed, levels):
 
 
 def get_config(arg=None):
-    """Returns the config. Options: smoke (one minute, learns nothing)."""
-    opt = common.parse(arg, smoke=False)
+    """Returns the config.
+
+    Options: smoke (one minute, learns nothing); program (an agent program plays the episodes
+    through a chat endpoint, docs/agents.md; their tokens are the same).
+    """
+    opt = common.parse(arg, smoke=False, program=False)
     c = common.base()
     c.total_steps = 26
     c.model = dict(
@@ -114,6 +118,8 @@ def get_config(arg=None):
         ),
         optimizer=common.warm_start_optimizer(),
     )
+    if opt.program:
+        c.program = dict(function="agentgym_jax.programs.react:play")
     if opt.smoke:
         smoke(c)
     return c
