@@ -47,6 +47,7 @@ READERS: Mapping[str, tuple[Callable[..., Any], str]] = {
     "sampler": (Sampler, "policy stop_ids"),
     "sampling": (SamplingOptions, ""),
     "rollout": (settings.RolloutSettings, ""),
+    "program": (settings.ProgramSettings, ""),
     "algorithm": (AlgorithmSettings, ""),
     "optimizer": (make_optimizer, "total_steps"),
     "learner": (settings.LearnerSettings, ""),

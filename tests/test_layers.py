@@ -39,7 +39,9 @@ LEVELS = {
     "data": 3,
     "learner": 3,
     "sampling": 3,
+    "serving": 3,
     "rollout": 4,
+    "programs": 4,
     "jobs.config": 4,
     "evaluation": 5,
     "jobs": 6,
@@ -53,6 +55,7 @@ LEVELS = {
     "scripts": 7,
     "export": 7,
     "view": 7,
+    "serve": 7,
 }
 # Maps each package to the packages that it may import, besides the standard library and itself.
 ONLY = {

@@ -22,7 +22,7 @@ from agentgym_jax.jobs.config.model import (
     resolve_source,
 )
 from agentgym_jax.jobs.config.sections import (
-    AGENT_SECTIONS,
+    ALL_AGENT_SECTIONS,
     ConfigError,
     check,
     parse_section,
@@ -114,7 +114,7 @@ def _top_level(seed: Seed) -> None:
 
 def parse(config: Mapping[str, Any]) -> _Settings:
     """Parses a plain config and checks all its sections."""
-    check_top(config, ("model", "tokenizer", "mesh", "endpoint", *AGENT_SECTIONS), _top_level)
+    check_top(config, ("model", "tokenizer", "mesh", "endpoint", *ALL_AGENT_SECTIONS), _top_level)
     check(make_layouts, "mesh", section(config, "mesh"), devices=None, process_index=None)
     has_weights = find_agent_kind(section(config, "model")["source"]) is AgentKind.MODEL
     return _Settings(

@@ -15,6 +15,7 @@ from agentgym_jax.jobs.config.agent import AgentSettings, parse_agent
 from agentgym_jax.jobs.config.model import Model
 from agentgym_jax.jobs.config.sections import (
     AGENT_SECTIONS,
+    ALL_AGENT_SECTIONS,
     JOB_SECTIONS,
     ConfigError,
     parse_section,
@@ -45,7 +46,7 @@ def parse_without_agent(
     config: Mapping[str, Any], kind: type[RecordedDataSettings], *sections: str
 ) -> SupervisedSettings:
     """Parses a plain config except for the sections of the agent and `sections`."""
-    known = (*JOB_SECTIONS, *AGENT_SECTIONS, kind.section, *sections)
+    known = (*JOB_SECTIONS, *ALL_AGENT_SECTIONS, kind.section, *sections)
     check_top(config, known, SupervisedTopLevel)
     settings = parse_job(config, config["logprob_chunk"], title=config["job"])
     learning = parse_section(config, kind.section, kind)

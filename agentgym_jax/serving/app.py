@@ -238,7 +238,9 @@ class _Served:
             {
                 "index": i,
                 "token_ids": result.token_ids.tolist(),
-                "logprobs": self._logprobs(result),
+                "logprobs": wire.token_logprobs(
+                    result, [f"token_id:{token}" for token in result.token_ids]
+                ),
                 "finish_reason": result.finish_reason,
             }
             for i, result in enumerate(results)

@@ -52,6 +52,33 @@ def summariser(task):
     return {"reward": 0.5, "success": True}
 
 
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "look",
+            "description": "Looks around.",
+            "parameters": {"type": "object", "properties": {"where": {"type": "string"}}},
+        },
+    }
+]
+
+
+def tools(task):
+    """Offers a tool, and answers as if the model had called it."""
+    messages = [user(f"task {task.data_idx}")]
+    answer = ask(task, messages, tools=TOOLS)
+    call = {
+        "id": "call_0",
+        "type": "function",
+        "function": {"name": "look", "arguments": '{"where": "north"}'},
+    }
+    answer["tool_calls"] = answer.get("tool_calls") or [call]
+    messages += [answer, {"role": "tool", "tool_call_id": "call_0", "content": "a door"}]
+    ask(task, messages, tools=TOOLS)
+    return float(task.sample % 2)
+
+
 def parallel(task):
     """Asks in three threads at once."""
     threads = [

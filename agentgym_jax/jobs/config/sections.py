@@ -23,9 +23,9 @@ AGENT_SECTIONS = (  # sections of a job with an agent in environments
     "sampler",
     "sampling",
     "rollout",
-    "program",
     "evaluation",
 )
+ALL_AGENT_SECTIONS = (*AGENT_SECTIONS, "program")  # with those that may be absent
 
 
 class ConfigError(ValueError):

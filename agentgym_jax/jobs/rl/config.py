@@ -10,7 +10,7 @@ from agentgym_jax.algorithms.mixture_horizon import MixtureHorizon
 from agentgym_jax.jobs.config.agent import AgentSettings, check_training_samples, parse_agent
 from agentgym_jax.jobs.config.environments import check_trained
 from agentgym_jax.jobs.config.sections import (
-    AGENT_SECTIONS,
+    ALL_AGENT_SECTIONS,
     JOB_SECTIONS,
     ConfigError,
     call,
@@ -92,7 +92,7 @@ class RLSettings(JobSettings, AgentSettings):
 
 def parse(config: Mapping[str, Any]) -> RLSettings:
     """Parses a plain config and checks all its sections."""
-    check_top(config, (*JOB_SECTIONS, *AGENT_SECTIONS, *_OWN_SECTIONS))
+    check_top(config, (*JOB_SECTIONS, *ALL_AGENT_SECTIONS, *_OWN_SECTIONS))
     agent = parse_agent(config, RolloutSettings)
     check_trained(agent.environments)
     horizon = parse_horizons(section(config, "horizon"), agent.environments)

@@ -1,0 +1,101 @@
+"""Training jobs with an agent program: learning data, tools, resuming and refused configs."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from agentgym_jax.jobs.config.sections import ConfigError, plain
+from agentgym_jax.jobs.rl.config import parse
+from tests.integration import tiny
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def config(**program):
+    """Returns the tiny config with an agent program."""
+    c = tiny.get_config()
+    c.rollout.show_turn_budget = "none"
+    c.program = dict(program)
+    return c
+
+
+@pytest.mark.parametrize(
+    ("program", "found"),
+    [
+        ({}, "give exactly one"),
+        (dict(function="a:b", command="c"), "give exactly one"),
+        (dict(function="no.such.module:play"), "No module named"),
+        (dict(function="json:no_such_function"), "no_such_function"),
+        (dict(function="json"), "expected package.module:function"),
+        (dict(command="x", timeout_s=0.0), "timeout_s"),
+        (dict(command="x", time=3), "time"),
+    ],
+    ids=str,
+)
+def test_an_unusable_program_is_refused_before_the_run(program, found):
+    with pytest.raises(ConfigError, match=found):
+        parse(plain(config(**program)))
+
+
+def test_a_turn_budget_that_the_program_would_not_show_is_refused():
+    c = config(command="x")
+    c.rollout.show_turn_budget = "start"
+    with pytest.raises(ConfigError, match="show_turn_budget='start' has no effect"):
+        parse(plain(c))
+
+
+CONFIG = """
+import sys
+sys.path.insert(0, {root!r})
+from tests.integration import tiny
+def get_config(arg=None):
+    c = tiny.get_config()
+    c.total_steps = 3
+    c.rollout.show_turn_budget = "none"
+    c.horizon = dict(kind="fixed", turns=3)
+    c.program = dict(function="tests.programs.programs:{function}")
+    if {function!r} == "react":
+        c.environments.babyai.action_format = "react"
+    return c
+"""
+
+
+def train(folder, function, *flags):
+    """Runs the tiny job with a program in a new process; returns the records of the last step."""
+    path = folder / f"{function}.py"
+    path.write_text(CONFIG.format(root=str(ROOT), function=function))
+    command = [sys.executable, "-m", "agentgym_jax.train", f"--config={path}", *flags]
+    done = subprocess.run(
+        [*command, f"--workdir={folder}/run"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    last = sorted((folder / "run/trajectories").glob("step_*.jsonl"))[-1]
+    return [json.loads(line) for line in last.read_text().splitlines()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", ["summariser", "parallel", "tools"])
+def test_programs_with_branches_and_tools_are_trained(tmp_path, function):
+    records = train(tmp_path, function)
+    lines = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
+    metrics = json.loads(lines[-1])
+    assert metrics["policy/updates"] >= 1
+    assert metrics["policy/logprob_gap_max"] < 1e-3
+    if function != "tools":
+        assert all(record["branch_starts"] for record in records)
+
+
+@pytest.mark.slow
+def test_a_resumed_run_has_the_episodes_of_an_undisturbed_one(tmp_path):
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    whole = train(tmp_path / "whole", "summariser")
+    first = train(tmp_path / "parts", "summariser", "--config.total_steps=3", "--stop_after=1")
+    parts = train(tmp_path / "parts", "summariser")
+    assert first != parts
+    for ours, theirs in zip(whole, parts, strict=True):
+        assert ours["tokens"] == theirs["tokens"]
+        assert ours["logprobs"] == theirs["logprobs"]
