@@ -11,7 +11,7 @@ from typing import Any
 
 from agentgym_jax.data.rows import Bad, field, number, read_rows
 from agentgym_jax.text.chat import EncodedConversation, Message, check_roles
-from agentgym_jax.traces.training_trace import from_training_trace, is_training_trace
+from agentgym_jax.traces.training_trace import NO_REWARD, from_training_trace, is_training_trace
 from agentgym_jax.trajectory import ROLES, Outcome, Trajectory
 
 
@@ -44,7 +44,7 @@ def _parse_row(row: Any, place: str) -> list[Conversation]:
 def _from_trajectory(trajectory: Trajectory) -> Conversation:
     """Returns the conversation of a training trace, with its token ids and loss mask."""
     t = trajectory
-    is_rewarded = t.outcome is not Outcome.ABORTED
+    is_rewarded = t.error != NO_REWARD
     return Conversation(
         item_id=t.item_id,
         messages=tuple(
@@ -53,7 +53,7 @@ def _from_trajectory(trajectory: Trajectory) -> Conversation:
         reward=t.reward if is_rewarded else None,
         success=t.success if is_rewarded else None,
         score=t.score * t.score_scale if is_rewarded else None,
-        is_valid=t.outcome is not Outcome.ENV_ERROR,
+        is_valid=t.outcome.is_valid or not is_rewarded,
         encoded=EncodedConversation(t.tokens, t.action_mask, t.sources),
     )
 

@@ -63,7 +63,9 @@ def read_traces(path: str | pathlib.Path) -> list[Trajectory]:
         files = sorted(path.glob("*.jsonl")) + sorted(path.glob("*.json"))
         if not files:
             raise FileNotFoundError(f"{path} has no .jsonl or .json file of training traces")
-    return [t for file in files for place, row in _rows(file) for t in from_training_trace(row, place)]
+    return [
+        t for file in files for place, row in _rows(file) for t in from_training_trace(row, place)
+    ]
 
 
 def _episode_files(trajectories: str) -> list[Any]:

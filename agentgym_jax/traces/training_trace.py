@@ -26,6 +26,7 @@ from agentgym_jax.traces.common import (
 from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory, Turn, from_record
 
 VERSION = 1
+NO_REWARD = "the trace has no reward"  # error of an episode whose result is unknown
 _LISTS = ("prompt_token_ids", "completion_token_ids", "per_token_logps", "loss_mask")
 
 
@@ -259,5 +260,5 @@ def _finish(branch: _Branch, item_id: str, sample: int) -> Trajectory:
         ),
         turns=tuple(branch.turns),
         messages=tuple(branch.messages),
-        error="" if branch.has_reward else "the trace has no reward",
+        error="" if branch.has_reward else NO_REWARD,
     )

@@ -11,7 +11,10 @@ import pytest
 
 from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.data.conversations import read_conversations
+from agentgym_jax.data.encoding import encode
 from agentgym_jax.learner.experience import make_experience
+from agentgym_jax.text.chat import ChatRenderer
+from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.traces.atif import to_atif
 from agentgym_jax.traces.files import export_traces, read_traces
 from agentgym_jax.traces.training_trace import from_training_trace, to_training_trace
@@ -129,7 +132,7 @@ def test_exported_training_traces_are_read_by_the_learner_and_by_sft(tmp_path):
         group_size=2,
         max_tokens=12,
         truncation="fail",
-        advantage_options={"scale_by_std": True},
+        advantage_options={"std_normalize": False},
         reward="success",
         failed_turn_penalty=0.0,
     )
@@ -137,6 +140,25 @@ def test_exported_training_traces_are_read_by_the_learner_and_by_sft(tmp_path):
     conversations = read_conversations(target, bad="fatal")
     np.testing.assert_array_equal(conversations[0].encoded.tokens, group[0].tokens)
     np.testing.assert_array_equal(conversations[0].encoded.action_mask, group[0].action_mask)
+
+
+def test_sft_trains_on_traces_without_reward_and_not_on_episodes_that_were_stopped(tmp_path):
+    traces = [foreign(call([1], [2])), to_training_trace(episode(outcome=Outcome.ABORTED))]
+    path = tmp_path / "traces.jsonl"
+    path.write_text("".join(json.dumps(trace) + "\n" for trace in traces))
+    assert [c.is_valid for c in read_conversations(path, bad="fatal")] == [True, False]
+
+
+def test_encoding_keeps_the_token_ids_of_a_trace_and_refuses_another_vocabulary(tmp_path):
+    renderer = ChatRenderer(byte_tokenizer(("<|im_start|>", "<|im_end|>")))
+    path = tmp_path / "traces.jsonl"
+    path.write_text(json.dumps(foreign(call([7, 5], [3, 4], [0, 1]))) + "\n")
+    (encoded,) = encode(read_conversations(path, bad="fatal"), renderer, {}, train_on="actions")
+    assert encoded.tokens.tolist() == [7, 5, 3, 4]
+    assert encoded.action_mask.tolist() == [False, False, False, True]
+    path.write_text(json.dumps(foreign(call([70000], [3]))) + "\n")
+    with pytest.raises(ValueError, match="token id 70000 of the trace is not in the vocabulary"):
+        encode(read_conversations(path, bad="fatal"), renderer, {}, train_on="actions")
 
 
 def test_an_export_leaves_an_existing_directory_and_nothing_after_an_error(tmp_path):

@@ -1,6 +1,6 @@
 """Validates atif.json and training_trace.json in a folder with the packages of the formats.
 
-    python validate.py FOLDER        (needs openenv 0.10 and atif)
+python validate.py FOLDER        (needs openenv 0.10 and atif)
 """
 
 import json
