@@ -150,7 +150,7 @@ def test_sft_trains_on_traces_without_reward_and_not_on_episodes_that_were_stopp
 
 
 def test_encoding_keeps_the_token_ids_of_a_trace_and_refuses_another_vocabulary(tmp_path):
-    renderer = ChatRenderer(byte_tokenizer(("<|im_start|>", "<|im_end|>")))
+    renderer = ChatRenderer(byte_tokenizer())
     path = tmp_path / "traces.jsonl"
     path.write_text(json.dumps(foreign(call([7, 5], [3, 4], [0, 1]))) + "\n")
     (encoded,) = encode(read_conversations(path, bad="fatal"), renderer, {}, train_on="actions")
