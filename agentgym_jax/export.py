@@ -1,9 +1,11 @@
-r"""Writes a model as a Hugging Face directory that `transformers` loads.
+r"""Writes a model as a Hugging Face directory, or the recorded episodes of a run as traces.
 
   python -m agentgym_jax.export --model=runs/textcraft --out=exports/textcraft
+  python -m agentgym_jax.export --trajectories=runs/textcraft --format=atif --out=exports/traces
 
 The model is a run folder or its URL in a bucket (the latest checkpoint), a Hugging Face directory or hub id, or a preset
 with random weights. If the model has a tokenizer, the tokenizer is written too.
+Formats of traces are `atif` (Harbor) and `training_trace` (OpenEnv); docs/offline.md describes them.
 """
 
 import pathlib
@@ -20,6 +22,7 @@ from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import check_target, copy_tokenizer, save_hf
 from agentgym_jax.startup import prepare
 from agentgym_jax.text.tokenizer import load_tokenizer
+from agentgym_jax.traces.files import FORMATS, export_traces
 
 DTYPES = ("bfloat16", "float32")
 # suffixes of model files, which the name of an exported directory must not have
@@ -96,16 +99,26 @@ def define_flags() -> None:
     flags.DEFINE_string("out", None, "Directory to write.")
     flags.DEFINE_enum("dtype", "bfloat16", DTYPES, "Type of the stored tensors.")
     flags.DEFINE_bool("overwrite", False, "Replace an earlier export.")
-    flags.mark_flags_as_required(["model", "out"])
+    flags.DEFINE_string("trajectories", None, "Run folder, or a file of its episodes.")
+    flags.DEFINE_enum("format", None, FORMATS, "Format of the traces of --trajectories.")
+    flags.mark_flag_as_required("out")
 
 
 def main(argv: Sequence[str]) -> None:
     """Runs the program; requires the flags of `define_flags`."""
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
-    prepare()
     values = flags.FLAGS
+    if (values.model is None) == (values.trajectories is None):
+        raise app.UsageError("give either --model or --trajectories")
+    if (values.trajectories is None) != (values.format is None):
+        raise app.UsageError(f"--trajectories needs --format, one of {', '.join(FORMATS)}")
+    prepare()
     try:
+        if values.trajectories is not None:
+            target, count = export_traces(values.trajectories, values.out, form=values.format)
+            sys.stdout.write(f"wrote {count} episodes as {values.format} to {target}\n")
+            return
         written = export(values.model, values.out, dtype=values.dtype, overwrite=values.overwrite)
         sys.stdout.write(f"wrote {values.model} as {values.dtype} to {written}\n")
     except (ValueError, OSError, CheckpointError) as error:

@@ -36,6 +36,7 @@ LEVELS = {
     "models": 2,
     "client": 2,
     "viewer": 2,
+    "traces": 2,
     "data": 3,
     "learner": 3,
     "sampling": 3,

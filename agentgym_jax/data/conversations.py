@@ -1,4 +1,4 @@
-"""Reads conversations from AgentGym's trajectory files and from the `trajectories/*.jsonl` of runs.
+"""Reads conversations from AgentGym's files, from the episodes of runs and from training traces.
 
 A record has `item_id` and `conversations`, a list of turns with `from` (`human`, `gpt`, `system`),
 `value` and `loss` (for `gpt`: true if the turn is imitated; for others: null).
@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym_jax.data.rows import Bad, field, number, read_rows
-from agentgym_jax.text.chat import Message, check_roles
-from agentgym_jax.trajectory import ROLES, Outcome
+from agentgym_jax.text.chat import EncodedConversation, Message, check_roles
+from agentgym_jax.traces.training_trace import NO_REWARD, from_training_trace, is_training_trace
+from agentgym_jax.trajectory import ROLES, Outcome, Trajectory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,11 +25,37 @@ class Conversation:
     success: bool | None = None  # True if the task was solved
     score: float | None = None  # score of the environment, scaled so that 1 is the best
     is_valid: bool = True  # False if the environment failed
+    # recorded token ids, which training uses instead of the messages
+    encoded: EncodedConversation | None = dataclasses.field(default=None, compare=False)
 
 
 def read_conversations(path: str | pathlib.Path, *, bad: Bad) -> list[Conversation]:
     """Reads conversations from a file or folder; `read_rows` lists formats and errors."""
-    return read_rows(path, _parse_conversation, bad=bad, what="conversation")
+    found = read_rows(path, _parse_row, bad=bad, what="conversation")
+    return [conversation for conversations in found for conversation in conversations]
+
+
+def _parse_row(row: Any, place: str) -> list[Conversation]:
+    if is_training_trace(row):
+        return [_from_trajectory(trajectory) for trajectory in from_training_trace(row, place)]
+    return [_parse_conversation(row, place)]
+
+
+def _from_trajectory(trajectory: Trajectory) -> Conversation:
+    """Returns the conversation of a training trace, with its token ids and loss mask."""
+    t = trajectory
+    is_rewarded = t.error != NO_REWARD
+    return Conversation(
+        item_id=t.item_id,
+        messages=tuple(
+            Message(m["role"], m["content"], m["role"] == "assistant") for m in t.messages
+        ),
+        reward=t.reward if is_rewarded else None,
+        success=t.success if is_rewarded else None,
+        score=t.score * t.score_scale if is_rewarded else None,
+        is_valid=t.outcome.is_valid or not is_rewarded,
+        encoded=EncodedConversation(t.tokens, t.action_mask, t.sources),
+    )
 
 
 def _parse_conversation(record: Any, place: str) -> Conversation:

@@ -31,7 +31,15 @@ def encode(
         has_system = conversation.messages[0].role == "system"
         preamble = () if has_system else preambles.get(_environment_name(conversation), ())
         before = [Message(m["role"], m["content"]) for m in preamble]
-        sequence = renderer.encode_conversation([*before, *conversation.messages])
+        sequence = conversation.encoded
+        if sequence is None:
+            sequence = renderer.encode_conversation([*before, *conversation.messages])
+        elif sequence.tokens.max(initial=0) >= renderer.vocab_size:
+            raise ValueError(
+                f"{conversation.item_id}: token id {sequence.tokens.max()} of the trace is not in "
+                f"the vocabulary of {renderer.vocab_size}; traces need the tokenizer of "
+                "the model that sampled them"
+            )
         if train_on == "text":
             sequence = train_on_text(sequence)
         encoded.append(sequence)

@@ -142,6 +142,11 @@ class ChatRenderer:
         content = self.grammar.content("user", text)
         return self.encode([*self._next_header, content, *self._assistant_header])
 
+    @property
+    def vocab_size(self) -> int:
+        """Returns the number of token ids of the tokenizer."""
+        return self._tokenizer.vocab_size
+
     def encode_conversation(self, messages: Sequence[Message]) -> EncodedConversation:
         """Encodes a finished conversation; the ids equal those of an episode encoded part by part.
 

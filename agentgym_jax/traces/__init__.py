@@ -1,0 +1,1 @@
+"""Recorded episodes in the trace formats of other projects: ATIF and OpenEnv's TrainingTrace."""

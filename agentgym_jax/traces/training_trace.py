@@ -1,0 +1,264 @@
+"""OpenEnv's `TrainingTrace`, version 1: every sampled completion with its full prompt.
+
+A trace is a JSON object `{"schema_version": 1, "turns": [...]}`. The schema has no field for facts
+of an episode, so they are in the metadata of its first turn, under `agentgym_jax`. A trace without
+these facts (by another program) is read as well: its turns become one episode per branch of the
+conversation.
+"""
+
+import dataclasses
+import itertools
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from agentgym_jax.traces.common import (
+    FACTS,
+    answer_places,
+    decode_runs,
+    episode_facts,
+    finish_reason,
+    text_of,
+)
+from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory, Turn, from_record
+
+VERSION = 1
+NO_REWARD = "the trace has no reward"  # error of an episode whose result is unknown
+_LISTS = ("prompt_token_ids", "completion_token_ids", "per_token_logps", "loss_mask")
+
+
+def is_training_trace(row: Any) -> bool:
+    """Returns True if a JSON value has the form of a trace."""
+    return isinstance(row, Mapping) and "turns" in row and "schema_version" in row
+
+
+def to_training_trace(trajectory: Trajectory) -> dict[str, Any]:
+    """Converts an episode to a trace.
+
+    Completions of an invalid episode are masked, because they must not be trained on.
+
+    Raises:
+      ValueError: The episode has no turn, or its first turn has no prompt.
+    """
+    t = trajectory
+    if not t.turns or not t.turns[0].action_start:
+        raise ValueError(f"{t.item_id}: an episode without turns or prompt has no training trace")
+    tokens, logprobs = t.tokens.tolist(), t.logprobs.tolist()
+    is_trained = int(t.outcome.is_valid)
+    turns = []
+    for i, (turn, place) in enumerate(zip(t.turns, answer_places(t), strict=True)):
+        start, stop = turn.action_start, turn.action_stop
+        turns.append(
+            {
+                "node_id": f"{t.item_id}/{t.sample}/{i}",
+                "prompt_token_ids": tokens[:start],
+                "completion_token_ids": tokens[start:stop],
+                # rounding in the sampler can make a log-probability positive
+                "per_token_logps": [min(0.0, value) for value in logprobs[start:stop]],
+                "loss_mask": [0] * start + [is_trained] * (stop - start),
+                "request": {"messages": [dict(m) for m in t.messages[:place]]},
+                "response": {
+                    "choices": [
+                        {
+                            "message": dict(t.messages[place]),
+                            "finish_reason": finish_reason(turn.is_cut),
+                        }
+                    ]
+                },
+                "metadata": {"index": i, "reward": turn.reward},
+            }
+        )
+    facts = episode_facts(t) | {"tail_token_ids": tokens[t.turns[-1].action_stop :]}
+    turns[0]["metadata"] |= {FACTS: facts}
+    return {"schema_version": VERSION, "turns": turns}
+
+
+def from_training_trace(trace: Any, place: str) -> list[Trajectory]:
+    """Converts a trace to episodes: one if we recorded it, else one per branch.
+
+    A trace by another program has no result of the environment. Its episodes are named after
+    `place`. Their reward is the sum of the `reward` in the metadata of their turns, and they are
+    solved if it is positive. Without any reward an episode has the outcome `ABORTED`: it can be
+    imitated, and an RL learner leaves it out, because an unknown reward is not zero.
+
+    Args:
+      trace: JSON value.
+      place: File and line of the trace, for messages.
+
+    Raises:
+      ValueError: The trace has a wrong form, or its arrays do not fit each other.
+    """
+    if not is_training_trace(trace) or trace["schema_version"] != VERSION:
+        found = trace.get("schema_version") if isinstance(trace, Mapping) else type(trace).__name__
+        raise ValueError(f"{place}: expected a training trace of version {VERSION}, found {found}")
+    turns = trace["turns"]
+    if not isinstance(turns, list) or not turns:
+        raise ValueError(f"{place}: the training trace has no turns")
+    for i, turn in enumerate(turns):
+        _check_turn(turn, f"{place}: turns[{i}]")
+    facts = turns[0].get("metadata", {}).get(FACTS)
+    if facts is None:
+        return _from_branches(turns, place)
+    try:
+        return [_from_facts(turns, facts)]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{place}: metadata.{FACTS} is damaged: {error!r}") from error
+
+
+def _check_turn(turn: Any, place: str) -> None:
+    if not isinstance(turn, Mapping):
+        raise ValueError(f"{place}: expected an object, found {type(turn).__name__}")
+    for name in _LISTS:
+        if not isinstance(turn.get(name), list):
+            raise ValueError(f"{place}: field {name!r} is not a list")
+    for name in ("metadata", "request", "response"):
+        if not isinstance(turn.get(name, {}), Mapping):
+            raise ValueError(f"{place}: field {name!r} is not an object")
+    prompt, completion, logprobs, mask = (turn[name] for name in _LISTS)
+    for token in itertools.chain(prompt, completion):
+        if type(token) is not int or not 0 <= token < 2**31:
+            raise ValueError(f"{place}: {token!r} is not a token id")
+    for value in logprobs:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not math.isfinite(value) or value > 0:
+            raise ValueError(f"{place}: {value!r} is not a log-probability")
+    if not prompt or len(logprobs) != len(completion):
+        raise ValueError(
+            f"{place}: {len(prompt)} prompt tokens, {len(completion)} completion tokens and "
+            f"{len(logprobs)} log-probabilities; expected a prompt, and as many log-probabilities "
+            "as completion tokens"
+        )
+    if len(mask) != len(prompt) + len(completion):
+        raise ValueError(
+            f"{place}: loss_mask has {len(mask)} entries for {len(prompt)} prompt and "
+            f"{len(completion)} completion tokens"
+        )
+    if any(type(m) is not int or m not in (0, 1) for m in mask) or any(mask[: len(prompt)]):
+        raise ValueError(f"{place}: loss_mask must be 0 or 1, and 0 on the prompt")
+
+
+def _from_facts(turns: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> Trajectory:
+    """Returns the episode of a trace that `to_training_trace` wrote."""
+    last = turns[-1]
+    tokens = [*last["prompt_token_ids"], *last["completion_token_ids"], *facts["tail_token_ids"]]
+    logprobs = np.zeros(len(tokens), np.float32)
+    for turn in turns:
+        start = len(turn["prompt_token_ids"])
+        logprobs[start : start + len(turn["per_token_logps"])] = turn["per_token_logps"]
+    record = dict(facts) | {name: decode_runs(facts[name]) for name in _RUNS}
+    return from_record(record | {"tokens": tokens, "logprobs": logprobs})
+
+
+_RUNS = ("sources", "policy_versions")
+
+
+@dataclasses.dataclass
+class _Branch:
+    """Episode under construction from a trace without facts."""
+
+    tokens: list[int] = dataclasses.field(default_factory=list)
+    sources: list[int] = dataclasses.field(default_factory=list)
+    logprobs: list[float] = dataclasses.field(default_factory=list)
+    turns: list[Turn] = dataclasses.field(default_factory=list)
+    messages: list[dict[str, str]] = dataclasses.field(default_factory=list)
+    has_reward: bool = False
+
+    def continues(self, prompt: Sequence[int]) -> bool:
+        """Returns True if a prompt starts with the tokens of this branch."""
+        return list(prompt[: len(self.tokens)]) == self.tokens
+
+    def add(self, turn: Mapping[str, Any]) -> None:
+        """Appends the new tokens of a prompt, and its completion."""
+        source = TokenSource.OBSERVATION if self.tokens else TokenSource.PROMPT
+        prompt, completion = turn["prompt_token_ids"], turn["completion_token_ids"]
+        new = prompt[len(self.tokens) :]
+        self.tokens += new
+        self.sources += [source] * len(new)
+        self.logprobs += [0.0] * len(new)
+        message = _response(turn)
+        reward = turn.get("metadata", {}).get("reward")
+        is_known = isinstance(reward, int | float) and not isinstance(reward, bool)
+        self.has_reward |= is_known
+        start, mask = len(self.tokens), turn["loss_mask"][len(prompt) :]
+        # A turn holds contiguous tokens, so each trained part of a completion is a turn.
+        for is_trained, part in itertools.groupby(enumerate(mask), key=lambda pair: pair[1]):
+            places = [i for i, _ in part]
+            if is_trained:
+                self.turns.append(
+                    Turn(
+                        action_start=start + places[0],
+                        action_stop=start + places[-1] + 1,
+                        text=text_of(message),
+                        action=text_of(message),
+                        observation="",
+                        reward=0.0,
+                        is_cut=_finish_reason(turn) == "length",
+                    )
+                )
+        if is_known and any(mask):
+            self.turns[-1] = dataclasses.replace(self.turns[-1], reward=float(reward))
+        self.tokens += completion
+        self.sources += [TokenSource.ACTION if m else TokenSource.OBSERVATION for m in mask]
+        values = zip(turn["per_token_logps"], mask, strict=True)
+        self.logprobs += [value if m else 0.0 for value, m in values]
+        asked = turn.get("request", {}).get("messages", [])
+        asked = [m for m in asked if isinstance(m, Mapping)] if isinstance(asked, list) else []
+        self.messages = [
+            {"role": str(m.get("role", "")), "content": text_of(m)} for m in (*asked, message)
+        ]
+
+
+def _choice(turn: Mapping[str, Any]) -> Mapping[str, Any]:
+    choices = turn.get("response", {}).get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else {}
+    return first if isinstance(first, Mapping) else {}
+
+
+def _response(turn: Mapping[str, Any]) -> Mapping[str, Any]:
+    message = _choice(turn).get("message")
+    return {"role": "assistant"} | dict(message) if isinstance(message, Mapping) else {}
+
+
+def _finish_reason(turn: Mapping[str, Any]) -> Any:
+    return _choice(turn).get("finish_reason")
+
+
+def _from_branches(turns: Sequence[Mapping[str, Any]], place: str) -> list[Trajectory]:
+    """Returns an episode for each branch; a turn extends the longest branch that its prompt has."""
+    branches: list[_Branch] = []
+    for turn in turns:
+        prompt = turn["prompt_token_ids"]
+        fitting = [b for b in branches if b.continues(prompt)]
+        if not fitting:
+            fitting = [_Branch()]
+            branches += fitting
+        max(fitting, key=lambda branch: len(branch.tokens)).add(turn)
+    file, _, rest = place.rpartition(", ")
+    name = pathlib.Path(file or rest).stem
+    number = "".join(c for c in rest if c.isdigit()) if file else "0"
+    return [_finish(branch, f"{name}_{number}", i) for i, branch in enumerate(branches)]
+
+
+def _finish(branch: _Branch, item_id: str, sample: int) -> Trajectory:
+    reward = sum(turn.reward for turn in branch.turns)
+    outcome = Outcome.SUCCESS if reward > 0 else Outcome.FAILURE
+    return Trajectory(
+        item_id=item_id,
+        sample=sample,
+        step=0,
+        outcome=outcome if branch.has_reward else Outcome.ABORTED,
+        score=reward,
+        success=reward > 0,
+        tokens=np.array(branch.tokens, np.int32),
+        sources=np.array(branch.sources, np.int8),
+        logprobs=np.array(branch.logprobs, np.float32),
+        policy_versions=np.where(np.array(branch.sources) == TokenSource.ACTION, 0, -1).astype(
+            np.int32
+        ),
+        turns=tuple(branch.turns),
+        messages=tuple(branch.messages),
+        error="" if branch.has_reward else NO_REWARD,
+    )
