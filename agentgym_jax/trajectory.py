@@ -191,7 +191,9 @@ def from_record(record: Mapping[str, Any]) -> Trajectory:
         success=bool(record["success"]),
         turns=tuple(Turn(**turn) for turn in record["turns"]),
         messages=tuple(
-            {"role": ROLES[m["from"]], "content": m["value"]} for m in record["conversations"]
+            {"role": ROLES[m["from"]], "content": m["value"]}
+            | ({"loss": False} if m["loss"] is False and record.get("branch_starts") else {})
+            for m in record["conversations"]
         ),
         score_scale=record.get("score_scale", 1.0),
         first_observation=record.get("first_observation"),

@@ -8,7 +8,13 @@ and log-probabilities are in the metrics of a step. Facts without a field of the
 from typing import Any
 
 import agentgym_jax
-from agentgym_jax.traces.common import FACTS, answer_places, episode_facts, finish_reason
+from agentgym_jax.traces.common import (
+    FACTS,
+    answer_places,
+    branch_start,
+    episode_facts,
+    finish_reason,
+)
 from agentgym_jax.trajectory import Trajectory, Turn
 
 SCHEMA = "ATIF-v1.7"
@@ -41,7 +47,9 @@ def to_atif(trajectory: Trajectory, *, model: str | None = None) -> dict[str, An
         "agent": {"name": "agentgym_jax", "version": agentgym_jax.__version__},
         "steps": [{"step_id": i, **step} for i, step in enumerate(steps, 1)],
         "final_metrics": {
-            "total_prompt_tokens": sum(turn.action_start for turn in t.turns),
+            "total_prompt_tokens": sum(
+                turn.action_start - branch_start(t, turn.action_start) for turn in t.turns
+            ),
             "total_completion_tokens": int(t.action_mask.sum()),
             "total_steps": len(steps),
             "extra": {"reward": t.reward, "score": t.score * t.score_scale, "success": t.success},
@@ -56,14 +64,15 @@ def to_atif(trajectory: Trajectory, *, model: str | None = None) -> dict[str, An
 def _agent_step(t: Trajectory, turn: Turn) -> dict[str, Any]:
     """Returns the step of a turn."""
     start, stop = turn.action_start, turn.action_stop
+    begin = branch_start(t, start)
     step: dict[str, Any] = {
         "source": "agent",
         "message": turn.text,
         "llm_call_count": 1,
         "metrics": {
-            "prompt_tokens": start,
+            "prompt_tokens": start - begin,
             "completion_tokens": stop - start,
-            "prompt_token_ids": t.tokens[:start].tolist(),
+            "prompt_token_ids": t.tokens[begin:start].tolist(),
             "completion_token_ids": t.tokens[start:stop].tolist(),
             "logprobs": t.logprobs[start:stop].tolist(),
             "extra": {"finish_reason": finish_reason(turn.is_cut)},

@@ -12,18 +12,27 @@ _ELSEWHERE = ("tokens", "logprobs", "sources", "policy_versions")
 
 
 def answer_places(trajectory: Trajectory) -> list[int]:
-    """Returns the index of the message of each turn.
+    """Returns the index of the message of each turn; other answers belong to a prompt.
 
     Raises:
       ValueError: The episode has fewer assistant messages than turns.
     """
-    answers = [i for i, m in enumerate(trajectory.messages) if m["role"] == "assistant"]
+    answers = [
+        i
+        for i, message in enumerate(trajectory.messages)
+        if message["role"] == "assistant" and message.get("loss", True)
+    ]
     if len(answers) < len(trajectory.turns):
         raise ValueError(
             f"{trajectory.item_id}: {len(trajectory.turns)} turns, but {len(answers)} assistant "
             "messages; the record of the episode is damaged"
         )
     return answers[len(answers) - len(trajectory.turns) :]
+
+
+def branch_start(trajectory: Trajectory, place: int) -> int:
+    """Returns the index of the first token of the branch that has token `place`."""
+    return max((start for start in trajectory.branch_starts if start <= place), default=0)
 
 
 def episode_facts(trajectory: Trajectory) -> dict[str, Any]:

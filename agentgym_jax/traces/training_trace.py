@@ -18,6 +18,7 @@ import numpy as np
 from agentgym_jax.traces.common import (
     FACTS,
     answer_places,
+    branch_start,
     decode_runs,
     episode_facts,
     finish_reason,
@@ -51,14 +52,15 @@ def to_training_trace(trajectory: Trajectory) -> dict[str, Any]:
     turns = []
     for i, (turn, place) in enumerate(zip(t.turns, answer_places(t), strict=True)):
         start, stop = turn.action_start, turn.action_stop
+        begin = branch_start(t, start)
         turns.append(
             {
                 "node_id": f"{t.item_id}/{t.sample}/{i}",
-                "prompt_token_ids": tokens[:start],
+                "prompt_token_ids": tokens[begin:start],
                 "completion_token_ids": tokens[start:stop],
                 # rounding in the sampler can make a log-probability positive
                 "per_token_logps": [min(0.0, value) for value in logprobs[start:stop]],
-                "loss_mask": [0] * start + [is_trained] * (stop - start),
+                "loss_mask": [0] * (start - begin) + [is_trained] * (stop - start),
                 "request": {"messages": [dict(m) for m in t.messages[:place]]},
                 "response": {
                     "choices": [
@@ -104,7 +106,7 @@ def from_training_trace(trace: Any, place: str) -> list[Trajectory]:
         return _from_branches(turns, place)
     try:
         return [_from_facts(turns, facts)]
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{place}: metadata.{FACTS} is damaged: {error!r}") from error
 
 
@@ -142,12 +144,19 @@ def _check_turn(turn: Any, place: str) -> None:
 
 def _from_facts(turns: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> Trajectory:
     """Returns the episode of a trace that `to_training_trace` wrote."""
-    last = turns[-1]
-    tokens = [*last["prompt_token_ids"], *last["completion_token_ids"], *facts["tail_token_ids"]]
-    logprobs = np.zeros(len(tokens), np.float32)
+    starts = [0, *facts.get("branch_starts", ())]
+    tokens: list[int] = []
+    logprobs = np.zeros(sum(count for _, count in facts["sources"]), np.float32)
     for turn in turns:
-        start = len(turn["prompt_token_ids"])
+        end = len(tokens)
+        # The last branch that begins before the end, or at it, has this turn.
+        begin = max(start for start in starts if start <= end)
+        if list(turn["prompt_token_ids"][: end - begin]) != tokens[begin:]:
+            raise ValueError("the turns of the trace do not follow each other")
+        start = begin + len(turn["prompt_token_ids"])
+        tokens[begin:] = [*turn["prompt_token_ids"], *turn["completion_token_ids"]]
         logprobs[start : start + len(turn["per_token_logps"])] = turn["per_token_logps"]
+    tokens += facts["tail_token_ids"]
     record = dict(facts) | {name: decode_runs(facts[name]) for name in _RUNS}
     return from_record(record | {"tokens": tokens, "logprobs": logprobs})
 

@@ -54,6 +54,42 @@ def test_an_episode_equals_the_episode_of_its_training_trace(outcome):
     same(new, old)
 
 
+def branched():
+    """Returns an episode whose second branch repeats an answer as context."""
+    messages = (
+        *MESSAGES[1:5],
+        {"role": "user", "content": "a summary"},
+        {"role": "assistant", "content": "open", "loss": False},
+        {"role": "user", "content": "go on"},
+        {"role": "assistant", "content": "stop"},
+    )
+    turns = [
+        turn(2, 4, text="open", observation="a key"),
+        turn(6, 7, text="take"),
+        turn(9, 10, text="stop", reward=1.0),
+    ]
+    fields = dict(outcome=Outcome.SUCCESS, score=1.0, messages=messages, version=3)
+    return trajectory("ppaaooappa", turns, **fields, branch_starts=(7,))
+
+
+def test_branches_have_their_own_prompts_in_a_trace():
+    old = branched()
+    trace = json.loads(json.dumps(to_training_trace(old)))
+    assert [len(t["prompt_token_ids"]) for t in trace["turns"]] == [2, 6, 2]
+    assert trace["turns"][2]["request"]["messages"][-1]["content"] == "go on"
+    (new,) = from_training_trace(trace, "place")
+    same(new, old)
+    steps = to_atif(old)["steps"]
+    assert steps[-1]["metrics"]["prompt_token_ids"] == old.tokens[7:9].tolist()
+
+
+def test_a_trace_whose_turns_do_not_fit_together_is_refused():
+    trace = to_training_trace(branched())
+    trace["turns"][1]["prompt_token_ids"][0] += 1
+    with pytest.raises(ValueError, match="do not follow each other"):
+        from_training_trace(trace, "place")
+
+
 def test_the_completions_of_an_invalid_episode_are_masked():
     turns = to_training_trace(episode(outcome=Outcome.ENV_ERROR))["turns"]
     assert not any(m for t in turns for m in t["loss_mask"])
