@@ -83,10 +83,13 @@ def tools(task):
     return float(task.sample % 2)
 
 
-def stop_once(task, calls=itertools.count()):
+CALLS = itertools.count()
+
+
+def stop_once(task):
     """Is a `summariser`; the 12th call stops the trainer unless the file STOP_FILE exists."""
     path = pathlib.Path(os.environ["STOP_FILE"])
-    if next(calls) == 11 and not path.exists():
+    if next(CALLS) == 11 and not path.exists():
         path.touch()
         os.kill(os.getpid(), signal.SIGTERM)
     return summariser(task)

@@ -71,7 +71,7 @@ def train(folder, function, status=0, **environ):
     done = subprocess.run(
         [*command, f"--workdir={folder}/run"],
         cwd=ROOT,
-        env={**os.environ, **environ},
+        env={**os.environ, "XLA_FLAGS": "", **environ},
         capture_output=True,
         text=True,
     )
