@@ -56,3 +56,12 @@ def test_the_tpu_notebook_runs_on_a_cpu(tmp_path):
     assert any(line.startswith("finished: 2 steps") for line in lines)
     assert sum(" sampled tokens/s " in line for line in lines) >= 1
     assert any("image/png" in o.get("data", {}) for o in outputs)
+
+
+@pytest.mark.slow
+def test_the_notebook_of_an_agent_program_runs(tmp_path):
+    settings = f'VARIANT = "smoke"\nFOLDER = pathlib.Path({str(tmp_path)!r})'
+    _, lines = execute("your_agent.ipynb", "VARIANT", lambda _: settings)
+    assert any(line.startswith("finished: 3 steps") for line in lines)
+    assert any(line.startswith("branch 1: ") for line in lines)
+    assert sum(line.startswith("answer: ") for line in lines) == 1
