@@ -59,14 +59,21 @@ def get_config(arg=None):
     c.rollout.show_turn_budget = "none"
     c.horizon = dict(kind="fixed", turns=3)
     c.program = dict(function="tests.programs.programs:{function}")
+    if {function!r} == "langgraph":
+        script = {root!r} + "/tests/programs/langgraph_program.py"
+        c.program = dict(command="env PYTHONPATH=" + {root!r} + " {python} " + script)
+        c.total_steps = 2
+        c.rollout.tasks_per_step = c.rollout.group_size = 2
+        c.learner.mini_batches = 1
     return c
 """
+LANGGRAPH = os.environ.get("AGENTGYM_LANGGRAPH_PYTHON", "")
 
 
 def train(folder, function, status=0, **environ):
     """Runs the tiny job with a program in a new process; returns the records of the last step."""
     path = folder / f"{function}.py"
-    path.write_text(CONFIG.format(root=str(ROOT), function=function))
+    path.write_text(CONFIG.format(root=str(ROOT), function=function, python=LANGGRAPH))
     command = [sys.executable, "-m", "agentgym_jax.train", f"--config={path}"]
     done = subprocess.run(
         [*command, f"--workdir={folder}/run"],
@@ -103,3 +110,11 @@ def test_a_stopped_run_resumes_with_the_episodes_of_an_undisturbed_one(tmp_path)
     for ours, theirs in zip(whole, parts, strict=True):
         assert ours["tokens"] == theirs["tokens"]
         assert ours["logprobs"] == theirs["logprobs"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not LANGGRAPH, reason="AGENTGYM_LANGGRAPH_PYTHON names no interpreter")
+def test_a_langgraph_agent_is_trained(tmp_path):
+    records = train(tmp_path, "langgraph")
+    assert all(record["outcome"] != "program_error" for record in records)
+    assert any(len(record["turns"]) > 1 for record in records)
