@@ -15,22 +15,13 @@ import threading
 
 from absl import app, flags
 
-from agentgym_jax.jobs.config.model import Model, ModelSettings, build_layouts, resolve_source
 from agentgym_jax.jobs.config.sections import ConfigError
-from agentgym_jax.models.policy import Policy
-from agentgym_jax.sampling.options import SamplingOptions
-from agentgym_jax.sampling.sampler import Sampler
+from agentgym_jax.jobs.serving import load_model, make_backend, make_sampler, warm_up
 from agentgym_jax.serving.app import make_app
-from agentgym_jax.serving.backend import ModelBackend
-from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.http_server import HttpServer
-from agentgym_jax.serving.requests import Sampling
-from agentgym_jax.sharding import reshard, rewrap
 from agentgym_jax.startup import USER_ERRORS, launch, prepare
-from agentgym_jax.text.chat import ChatRenderer
-from agentgym_jax.text.tokenizer import load_tokenizer
-from agentgym_jax.text.tool_chat import ToolChat
 
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _MODEL = flags.DEFINE_string("model", None, "Run folder, Hugging Face directory or hub id.")
 _HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen on.")
 _PORT = flags.DEFINE_integer("port", 8000, "Port to listen on; 0 for any free port.", 0, 65535)
@@ -43,70 +34,6 @@ _STEPS = flags.DEFINE_integer("decode_steps", 16, "Tokens per decode call.", 1)
 _TOKEN = flags.DEFINE_string(
     "token_variable", "", "Environment variable with a bearer token that requests need."
 )
-_BUCKETS = ((64, 8), (256, 4), (1024, 2))
-_KNOWN_PER_ROW = 8  # conversations per row that can be continued
-
-
-def load_model(name: str, *, dtype: str = "bfloat16", tensor: int = 1) -> Model:
-    """Loads tokenizer and shapes of a model; its weights are loaded by `initial_params`.
-
-    Raises:
-      ConfigError: There is no such model, or it has no tokenizer.
-    """
-    source = resolve_source(
-        ModelSettings(source=name, dtype=dtype, decode_dtype=dtype, remat="none")
-    )
-    if source is None or source.tokenizer_path is None:
-        raise ConfigError(f"--model={name} has no tokenizer; give a run folder or a directory")
-    try:
-        tokenizer = load_tokenizer(source.tokenizer_path)
-        renderer = ChatRenderer(tokenizer)
-    except (ValueError, OSError) as error:
-        raise ConfigError(f"--model={name}: {error}") from error
-    mesh = dict(data=1, fsdp=-1, tensor=tensor, decode_tensor=tensor)
-    layout, decode_layout = build_layouts(mesh)
-    return Model(
-        policy=Policy(source.config, dtype=dtype, layout=layout),
-        decode_policy=Policy(source.config, dtype=dtype, layout=decode_layout),
-        layout=layout,
-        decode_layout=decode_layout,
-        tokenizer=tokenizer,
-        renderer=renderer,
-        source=source,
-    )
-
-
-def make_sampler(model: Model, *, rows: int, context: int, decode_steps: int = 16) -> Sampler:
-    """Returns a sampler with the model's weights; rows are rounded up to divide over devices."""
-    layout = model.decode_layout
-    shards = 1 if layout is None else layout.shards("batch")
-    sampler = Sampler(
-        model.decode_policy,
-        rows=-(-rows // shards) * shards,
-        cache_length=context,
-        buckets=[b for b in _BUCKETS if b[0] <= context] or [(context, 1)],
-        decode_steps=decode_steps,
-        return_after_finished=1,
-        stop_ids=model.renderer.stop_ids,
-    )
-    params = reshard(model.initial_params(0), model.spread_shardings, model.decode_policy.dtype)
-    if layout is not None:
-        params = rewrap(params, model.decode_policy.param_shardings(layout))
-    sampler.set_params(params, version=0)
-    return sampler
-
-
-def make_backend(model: Model, sampler: Sampler, name: str, *, max_waiting: int) -> ModelBackend:
-    """Returns the backend of a model and its engine, which does not run yet."""
-    context = sampler.cache_length
-    return ModelBackend(
-        Engine(sampler, model.tokenizer.decode, max_waiting=max_waiting),
-        ToolChat(model.renderer, model.tokenizer),
-        model.tokenizer,
-        SamplingOptions(temperature=1.0, max_turn_tokens=context, max_tokens=context),
-        model_name=name,
-        max_known=_KNOWN_PER_ROW * sampler.rows,
-    )
 
 
 def main(argv: list[str]) -> int:
@@ -128,7 +55,7 @@ def main(argv: list[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
     with backend.engine.running():
-        _warm_up(backend)
+        warm_up(backend)
         try:
             server = HttpServer(make_app(backend, token=token), _HOST.value, _PORT.value)
         except OSError as error:
@@ -145,19 +72,17 @@ def main(argv: list[str]) -> int:
 
 
 def _read_token() -> str:
-    """Returns the bearer token; empty for none."""
+    """Returns the bearer token; empty for none, which only a loopback address may have."""
     if not _TOKEN.value:
+        if _HOST.value not in _LOOPBACK:
+            raise ConfigError(
+                f"--host={_HOST.value} can be reached by other machines; set --token_variable"
+            )
         return ""
     token = os.environ.get(_TOKEN.value, "")
     if not token:
         raise ConfigError(f"--token_variable={_TOKEN.value}: the variable is not set or empty")
     return token
-
-
-def _warm_up(backend: ModelBackend) -> None:
-    """Compiles the programs before the first request."""
-    prompt = [0] * min(2, backend.context_length - 2)
-    backend.chat(None).submit_tokens(prompt, Sampling(max_tokens=2)).result.result()
 
 
 if __name__ == "__main__":

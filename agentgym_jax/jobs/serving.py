@@ -1,0 +1,85 @@
+"""Components of a served model."""
+
+from agentgym_jax.jobs.config.model import Model, ModelSettings, build_layouts, resolve_source
+from agentgym_jax.jobs.config.sections import ConfigError
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.sampling.options import SamplingOptions
+from agentgym_jax.sampling.sampler import Sampler
+from agentgym_jax.serving.backend import ModelBackend
+from agentgym_jax.serving.engine import Engine
+from agentgym_jax.serving.requests import Sampling
+from agentgym_jax.sharding import reshard, rewrap
+from agentgym_jax.text.chat import ChatRenderer
+from agentgym_jax.text.tokenizer import load_tokenizer
+from agentgym_jax.text.tool_chat import ToolChat
+
+_BUCKETS = ((64, 8), (256, 4), (1024, 2))
+_KNOWN_PER_ROW = 8  # conversations per row that can be continued
+
+
+def load_model(name: str, *, dtype: str = "bfloat16", tensor: int = 1) -> Model:
+    """Loads tokenizer and shapes of a model; its weights are loaded by `initial_params`.
+
+    Raises:
+      ConfigError: There is no such model, or it has no tokenizer.
+    """
+    source = resolve_source(
+        ModelSettings(source=name, dtype=dtype, decode_dtype=dtype, remat="none")
+    )
+    if source is None or source.tokenizer_path is None:
+        raise ConfigError(f"--model={name} has no tokenizer; give a run folder or a directory")
+    try:
+        tokenizer = load_tokenizer(source.tokenizer_path)
+        renderer = ChatRenderer(tokenizer)
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"--model={name}: {error}") from error
+    mesh = dict(data=1, fsdp=-1, tensor=tensor, decode_tensor=tensor)
+    layout, decode_layout = build_layouts(mesh)
+    return Model(
+        policy=Policy(source.config, dtype=dtype, layout=layout),
+        decode_policy=Policy(source.config, dtype=dtype, layout=decode_layout),
+        layout=layout,
+        decode_layout=decode_layout,
+        tokenizer=tokenizer,
+        renderer=renderer,
+        source=source,
+    )
+
+
+def make_sampler(model: Model, *, rows: int, context: int, decode_steps: int = 16) -> Sampler:
+    """Returns a sampler with the model's weights; rows are rounded up to divide over devices."""
+    layout = model.decode_layout
+    shards = 1 if layout is None else layout.shards("batch")
+    sampler = Sampler(
+        model.decode_policy,
+        rows=-(-rows // shards) * shards,
+        cache_length=context,
+        buckets=[b for b in _BUCKETS if b[0] <= context] or [(context, 1)],
+        decode_steps=decode_steps,
+        return_after_finished=1,
+        stop_ids=model.renderer.stop_ids,
+    )
+    params = reshard(model.initial_params(0), model.spread_shardings, model.decode_policy.dtype)
+    if layout is not None:
+        params = rewrap(params, model.decode_policy.param_shardings(layout))
+    sampler.set_params(params, version=0)
+    return sampler
+
+
+def make_backend(model: Model, sampler: Sampler, name: str, *, max_waiting: int) -> ModelBackend:
+    """Returns the backend of a model and its engine, which does not run yet."""
+    context = sampler.cache_length
+    return ModelBackend(
+        Engine(sampler, model.tokenizer.decode, max_waiting=max_waiting),
+        ToolChat(model.renderer, model.tokenizer),
+        model.tokenizer,
+        SamplingOptions(temperature=1.0, max_turn_tokens=context, max_tokens=context),
+        model_name=name,
+        max_known=_KNOWN_PER_ROW * sampler.rows,
+    )
+
+
+def warm_up(backend: ModelBackend) -> None:
+    """Compiles the programs before the first request."""
+    prompt = [0] * min(2, backend.context_length - 2)
+    backend.chat(None).submit_tokens(prompt, Sampling(max_tokens=2)).result.result()

@@ -1,0 +1,91 @@
+"""The command `python -m agentgym_jax.serve`, as a process."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import httpx
+import jax
+import pytest
+
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.weights import save_hf
+from agentgym_jax.text.tokenizer import byte_tokenizer
+from tests.builders import decoder_config
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """Returns a Hugging Face directory with a tiny model."""
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer = byte_tokenizer()
+    tokenizer.save(folder / "tokenizer")
+    config = decoder_config(vocab_size=tokenizer.vocab_size, rope_theta=10000.0)
+    params = Policy(config).init(jax.random.key(0))
+    save_hf(
+        params,
+        config,
+        folder / "hf",
+        dtype="float32",
+        tokenizer_files=folder / "tokenizer",
+        as_llama=False,
+        overwrite=False,
+    )
+    return folder / "hf"
+
+
+def start(*flags, **environ):
+    """Starts the command with the environment variables `environ`."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "agentgym_jax.serve", "--context=128", "--rows=2", *flags],
+        cwd=ROOT,
+        env={**os.environ, "XLA_FLAGS": "", **environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.slow
+def test_the_command_serves_a_model_until_it_is_stopped(model):
+    process = start(f"--model={model}", "--port=0", "--token_variable=KEY", KEY="secret")
+    try:
+        line = process.stdout.readline()
+        assert line.startswith(f"serving {model} at http://127.0.0.1:")
+        url = line.split()[-1]
+        body = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}
+        assert httpx.post(f"{url}/chat/completions", json=body).status_code == 401
+        answer = httpx.post(
+            f"{url}/chat/completions", json=body, headers={"Authorization": "Bearer secret"}
+        )
+        assert answer.status_code == 200
+        assert answer.json()["usage"]["completion_tokens"] == 4
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("flags", "found"),
+    [
+        (["--model=no/such/model"], "no/such/model"),
+        (["--model=qwen2.5-0.5b"], "has no tokenizer"),
+        (["--model=MODEL", "--host=0.0.0.0"], "set --token_variable"),
+        (["--model=MODEL", "--token_variable=NOT_SET"], "NOT_SET: the variable is not set"),
+        (["--model=MODEL", "--host=192.0.2.1", "--token_variable=PATH"], "--host=192.0.2.1"),
+    ],
+    ids=str,
+)
+@pytest.mark.slow
+def test_a_wrong_flag_gives_one_line(model, flags, found):
+    process = start(*[flag.replace("MODEL", str(model)) for flag in flags])
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert found in errors
+    assert "Traceback" not in errors
