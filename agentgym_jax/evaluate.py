@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
         config = as_trained(config)
         if opening.find_agent_kind(_MODEL.value) is AgentKind.ENDPOINT:
             # raises an error before an address that contains a password is written
-            agents.split_url(_MODEL.value)
+            agents.check_address(_MODEL.value)
         with (
             StopFlag().installed() as stop,
             opening.open_evaluation(config, _WORKDIR.value) as parts,

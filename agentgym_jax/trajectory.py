@@ -19,12 +19,18 @@ class Outcome(enum.StrEnum):
     PARSE_ERRORS = "parse_errors"  # too many parse errors
     ENV_ERROR = "env_error"  # the environment failed, which says nothing about the policy
     PROGRAM_ERROR = "program_error"  # the agent program failed or gave no reward
+    JUDGE_ERROR = "judge_error"  # the judge gave no score
     ABORTED = "aborted"  # the rollout was stopped
 
     @property
     def is_valid(self) -> bool:
-        """True unless environment or program failed or the rollout was stopped."""
-        return self not in (Outcome.ENV_ERROR, Outcome.PROGRAM_ERROR, Outcome.ABORTED)
+        """True unless environment, program or judge failed or the rollout was stopped."""
+        return self not in (
+            Outcome.ENV_ERROR,
+            Outcome.PROGRAM_ERROR,
+            Outcome.JUDGE_ERROR,
+            Outcome.ABORTED,
+        )
 
     @property
     def is_truncated(self) -> bool:
@@ -86,6 +92,8 @@ class Trajectory:
     # Index of the first token of each branch after the first. A branch is a conversation of its own;
     # an agent program has several if it rewrites its history.
     branch_starts: tuple[int, ...] = ()
+    judge_score: float | None = None  # score of a judge, 0 to 1; None without one
+    judge_reason: str = ""
 
     def __post_init__(self) -> None:
         lengths = {name: len(getattr(self, name)) for name in _ARRAYS}
@@ -178,7 +186,15 @@ def to_record(trajectory: Trajectory) -> dict[str, Any]:
         "sources": t.sources.tolist(),
         "logprobs": [round(float(x), 6) for x in t.logprobs],
         "policy_versions": t.policy_versions.tolist(),
-    } | ({"branch_starts": list(t.branch_starts)} if t.branch_starts else {})
+    } | _optional_fields(t)
+
+
+def _optional_fields(t: Trajectory) -> dict[str, Any]:
+    """Returns the fields of a record that most episodes do not have."""
+    fields: dict[str, Any] = {"branch_starts": list(t.branch_starts)} if t.branch_starts else {}
+    if t.judge_score is not None:
+        fields |= {"judge_score": t.judge_score, "judge_reason": t.judge_reason}
+    return fields
 
 
 def from_record(record: Mapping[str, Any]) -> Trajectory:
@@ -198,6 +214,8 @@ def from_record(record: Mapping[str, Any]) -> Trajectory:
         score_scale=record.get("score_scale", 1.0),
         first_observation=record.get("first_observation"),
         branch_starts=tuple(record.get("branch_starts", ())),
+        judge_score=record.get("judge_score"),
+        judge_reason=record.get("judge_reason", ""),
     )
 
 

@@ -48,6 +48,7 @@ READERS: Mapping[str, tuple[Callable[..., Any], str]] = {
     "sampling": (SamplingOptions, ""),
     "rollout": (settings.RolloutSettings, ""),
     "program": (settings.ProgramSettings, ""),
+    "judge": (settings.JudgeSettings, ""),
     "algorithm": (AlgorithmSettings, ""),
     "optimizer": (make_optimizer, "total_steps"),
     "learner": (settings.LearnerSettings, ""),

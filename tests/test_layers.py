@@ -43,6 +43,7 @@ LEVELS = {
     "serving": 3,
     "rollout": 4,
     "programs": 4,
+    "judge": 4,
     "jobs.config": 4,
     "evaluation": 5,
     "jobs": 6,

@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from agentgym_jax.trajectory import Outcome, from_record, to_record
+from agentgym_jax.trajectory import Outcome, from_message, from_record, to_message, to_record
 from tests.builders import trajectory, turn
 
 
@@ -32,6 +32,18 @@ def test_the_score_scale_is_recorded_and_1_in_records_of_older_runs():
     assert from_record(record).score == 83.0
     del record["score_scale"]
     assert from_record(record).score_scale == 1.0
+
+
+def test_a_judged_episode_keeps_its_score_in_records_and_messages():
+    judged = episode("paa", [turn(1, 3)], judge_score=0.25, judge_reason="slow")
+    for found in (
+        from_record(json.loads(json.dumps(to_record(judged)))),
+        from_message(to_message(judged)),
+    ):
+        assert (found.judge_score, found.judge_reason) == (0.25, "slow")
+    older = to_record(episode("paa", [turn(1, 3)]))
+    assert not {"judge_score", "judge_reason"} & set(older)
+    assert from_record(older).judge_score is None
 
 
 def test_the_reward_before_a_final_observation_is_on_an_action_token():
@@ -94,5 +106,10 @@ def test_a_record_has_the_fields_of_agentgym():
 def test_environment_errors_and_aborted_episodes_are_invalid():
     invalid = {outcome for outcome in Outcome if not outcome.is_valid}
     truncated = {outcome for outcome in Outcome if outcome.is_truncated}
-    assert invalid == {Outcome.ENV_ERROR, Outcome.PROGRAM_ERROR, Outcome.ABORTED}
+    assert invalid == {
+        Outcome.ENV_ERROR,
+        Outcome.PROGRAM_ERROR,
+        Outcome.JUDGE_ERROR,
+        Outcome.ABORTED,
+    }
     assert truncated == {Outcome.HORIZON, Outcome.CONTEXT_FULL}

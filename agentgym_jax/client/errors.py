@@ -18,6 +18,7 @@ class EnvCause(enum.StrEnum):
     CAPACITY = "capacity"  # full or busy; the same call may succeed later
     SERVER_GONE = "server_gone"  # the server refused the connection
     PROGRAM = "program"  # the agent program failed, not the environment
+    JUDGE = "judge"  # the judge scored no episode; the environment has not failed
 
 
 # Error types that depend on the request alone. A new episode would fail in the same way.

@@ -1,8 +1,4 @@
-"""Text agents: scripted agents (the expert, random valid actions) and chat endpoints.
-
-The API key of an endpoint is never written to a file. Redirects are not followed, because a
-redirect would send the key to another address.
-"""
+"""Text agents: scripted agents (the expert, random valid actions) and chat endpoints."""
 
 import concurrent.futures
 import contextlib
@@ -14,22 +10,29 @@ import os
 import random
 import threading
 import time
-import urllib.parse
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 
 from absl import logging
 
 from agentgym_jax.client.actions import ActionFormat
-from agentgym_jax.client.errors import EnvError
+from agentgym_jax.client.chat_endpoint import (
+    CHAT,
+    MODELS,
+    ChatEndpoint,
+    Completion,
+    CompletionError,
+    RefusedError,
+    TemporaryError,
+    backoff_s,
+    split_url,
+)
 from agentgym_jax.client.oracle_clients import GuidedObservation
-from agentgym_jax.client.transport import HttpTransport
 from agentgym_jax.limits import Range
 from agentgym_jax.rollout.agents import Answer, Moment, PromptTooLongError
 
-_CHAT, _MODELS = "/chat/completions", "/models"
-_RETRIED = (408, 409, 425, 429, 500, 502, 503, 504, 529)  # status codes of temporary errors
-_BACKOFF_S, _BACKOFF_MAX_S = 0.5, 20.0
+T = TypeVar("T")
+
 _STOP_POLL_S = 0.25
 # Signs that a conversation is too long: OpenAI's error code, and phrases of other servers.
 _TOO_LONG = ("context_length_exceeded", "context length", "context window", "too many tokens")
@@ -41,6 +44,14 @@ class AgentError(RuntimeError):
 
 class AgentStopped(AgentError):
     """The user requested a stop while the agent waited for a reply."""
+
+
+def check_address(url: str) -> None:
+    """Raises AgentError for the address of an endpoint that contains a password or a query."""
+    try:
+        split_url(url)
+    except ValueError as error:
+        raise AgentError(f"--model: {error}") from error
 
 
 class ScriptedAgent:
@@ -122,15 +133,13 @@ class EndpointAgent:
     def __init__(self, url: str, settings: EndpointSettings, should_stop: Callable[[], bool]):
         self.concurrency = settings.workers
         self._settings = settings
-        self._address, self._prefix = split_url(url)
-        self._key = os.environ.get(settings.key_variable, "")
-        self._closed = threading.Event()
         try:
-            self._http = HttpTransport(
-                self._address,
+            self._endpoint = ChatEndpoint(
+                url,
+                key=os.environ.get(settings.key_variable, ""),
+                key_variable=settings.key_variable,
                 connect_timeout_s=settings.connect_timeout_s,
-                step_timeout_s=settings.timeout_s,
-                token=self._key or None,
+                timeout_s=settings.timeout_s,
                 connections=settings.workers,
             )
         except ValueError as error:
@@ -150,25 +159,15 @@ class EndpointAgent:
         if self._settings.send_seed:
             digest = hashlib.sha256(moment.key.encode()).digest()
             request["seed"] = int.from_bytes(digest[:4], "big") >> 1  # the shift keeps 31 bits
-        reply = self._exchange("POST", _CHAT, request)
         try:
-            choice = json.loads(reply)["choices"][0]
-            text = choice["message"]["content"] or ""
-            is_stopped = choice["finish_reason"] != "length"
-        except (LookupError, TypeError, ValueError) as error:
-            raise AgentError(
-                f"{self._url(_CHAT)} answered {self._hide_key(reply)[:200]!r}, expected a chat "
-                "completion with choices[0].message.content and finish_reason"
-            ) from error
-        if not isinstance(text, str):
-            raise AgentError(f"{self._url(_CHAT)}: the content is {type(text).__name__}")
-        return Answer(text, is_stopped)
+            found: Completion = self._retry(CHAT, lambda: self._endpoint.complete(request))
+        except CompletionError as error:
+            raise AgentError(str(error)) from error
+        return Answer(found.text, not found.is_cut)
 
     def close(self) -> None:
         """Ends all waits for a retry. The agent can still be used afterwards."""
-        closed, self._closed = self._closed, threading.Event()
-        closed.set()
-        self._http.disconnect()
+        self._endpoint.close()
 
     def _find_model(self, should_stop: Callable[[], bool]) -> str:
         """Returns the name of the endpoint's only model.
@@ -188,82 +187,49 @@ class EndpointAgent:
             with contextlib.suppress(TimeoutError):
                 return model.result(timeout=_STOP_POLL_S)
         self.close()
-        raise AgentStopped(f"stopped while {self._address} was asked for its model")
+        raise AgentStopped(f"stopped while {self._endpoint.address} was asked for its model")
 
     def _only_model(self) -> str:
-        reply = self._exchange("GET", _MODELS, None)
+        url = self._endpoint.url(MODELS)
+        reply = self._retry(MODELS, lambda: self._endpoint.request("GET", MODELS, None))
         try:
             names = [entry["id"] for entry in json.loads(reply)["data"]]
         except (LookupError, TypeError, ValueError) as error:
             raise AgentError(
-                f"{self._url(_MODELS)} lists no models; name one with --config.endpoint.model="
+                f"{url} lists no models; name one with --config.endpoint.model="
             ) from error
         if len(names) != 1:
             raise AgentError(
-                f"{self._url(_MODELS)} has {len(names)} models ({', '.join(names[:5])}); choose "
+                f"{url} has {len(names)} models ({', '.join(names[:5])}); choose "
                 "one with --config.endpoint.model="
             )
         return names[0]
 
-    def _exchange(self, method: str, route: str, request: Any) -> str:
-        """Returns the text of the reply; retries temporary errors for up to `patience_s`."""
-        closed = self._closed  # `close` replaces the event, so a close ends only earlier requests
-        deadline = time.monotonic() + self._settings.patience_s
+    def _retry(self, route: str, ask: Callable[[], T]) -> T:
+        """Returns the result of `ask`; repeats it after temporary errors for up to `patience_s`."""
+        closed = self._endpoint.closed  # that of this moment: a close ends only earlier requests
+        url, patience_s = self._endpoint.url(route), self._settings.patience_s
+        deadline = time.monotonic() + patience_s
         for attempt in itertools.count(1):
             try:
-                status, data = self._http.exchange(method, self._prefix + route, request, None)
-            except EnvError as error:
-                problem = self._hide_key(str(error))
-            else:
-                if status == 200:
-                    return data.decode(errors="replace")
-                text = self._hide_key(data.decode(errors="replace"))
-                if status not in _RETRIED:
-                    raise self._refusal(route, status, text)
-                problem = f"status {status}: {text[:300]}"
-            pause_s = min(_BACKOFF_MAX_S, _BACKOFF_S * 2 ** min(attempt - 1, 16))
-            pause_s *= random.uniform(0.5, 1.0)
+                return ask()
+            except RefusedError as error:
+                raise self._refusal(route, error) from error
+            except TemporaryError as error:
+                problem = str(error)
+            pause_s = backoff_s(attempt)
             if time.monotonic() + pause_s > deadline:
                 raise AgentError(
-                    f"{self._url(route)} failed {attempt} times in {self._settings.patience_s:g} s,"
-                    f" at last: {problem}. The same command resumes the evaluation; "
-                    "--config.endpoint.patience_s waits longer"
+                    f"{url} failed {attempt} times in {patience_s:g} s, at last: {problem}. The "
+                    "same command resumes the evaluation; --config.endpoint.patience_s waits longer"
                 )
-            logging.warning("%s: %s; again in %.1f s", self._url(route), problem, pause_s)
+            logging.warning("%s: %s; again in %.1f s", url, problem, pause_s)
             if closed.wait(pause_s):
                 break
         raise AgentStopped("the evaluation is stopping")
 
-    def _refusal(self, route: str, status: int, reply: str) -> Exception:
-        is_too_long = any(words in reply.lower() for words in _TOO_LONG)
-        if route == _CHAT and status in (400, 413, 422) and is_too_long:
-            return PromptTooLongError(reply[:300])
-        hint = ""
-        if status in (401, 403):
-            hint = (
-                f". The key is read from the environment variable {self._settings.key_variable}, "
-                f"which {'was refused' if self._key else 'is not set'}"
-            )
-        return AgentError(f"{self._url(route)} answered status {status}: {reply[:300]}{hint}")
-
-    def _url(self, route: str) -> str:
-        return f"{self._address}{self._prefix}{route}"
-
-    def _hide_key(self, text: str) -> str:
-        return text.replace(self._key, "***") if self._key else text
-
-
-def split_url(url: str) -> tuple[str, str]:
-    """Splits a URL into the server address and the path before `/chat/completions` (default `/v1`).
-
-    Raises:
-      AgentError: The URL has a user name, a password or a query, which would be written to files.
-    """
-    parsed = urllib.parse.urlsplit(url)
-    if "@" in parsed.netloc or parsed.query:
-        raise AgentError(
-            "--model: an address with a password or query would be written to config.json; put the "
-            "key into the environment variable named by config.endpoint.key_variable"
-        )
-    path = parsed.path.rstrip("/").removesuffix(_CHAT)
-    return f"{parsed.scheme}://{parsed.netloc}", path or "/v1"
+    def _refusal(self, route: str, error: RefusedError) -> Exception:
+        is_too_long = any(words in error.reply.lower() for words in _TOO_LONG)
+        if route == CHAT and error.status in (400, 413, 422) and is_too_long:
+            return PromptTooLongError(error.reply[:300])
+        return AgentError(str(error))

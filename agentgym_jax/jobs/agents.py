@@ -2,20 +2,26 @@
 
 import dataclasses
 import functools
+import os
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import logging
 
 from agentgym_jax import processes
+from agentgym_jax.client.chat_endpoint import ChatEndpoint
 from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.encoding import common_prompts
 from agentgym_jax.data.tasks import canonical_item_id
 from agentgym_jax.jobs.config.agent import AgentSettings
 from agentgym_jax.jobs.config.model import Model
 from agentgym_jax.jobs.config.sections import ConfigError, call
-from agentgym_jax.jobs.config.settings import AS_DATA, ProgramSettings
+from agentgym_jax.jobs.config.settings import AS_DATA, JudgeSettings, ProgramSettings
 from agentgym_jax.jobs.environments import Environments, check_disjoint
+from agentgym_jax.judge.cache import VerdictCache
+from agentgym_jax.judge.judge import Judge, JudgedCollector
+from agentgym_jax.judge.rubric import Rubric
 from agentgym_jax.programs.collect import ProgramCollector
 from agentgym_jax.programs.gateway import Gateway
 from agentgym_jax.programs.runners import CommandProgram, FunctionProgram, Start, load_function
@@ -26,6 +32,7 @@ from agentgym_jax.serving.engine import Engine
 from agentgym_jax.sharding import reshard, rewrap
 from agentgym_jax.text.tool_chat import ToolChat
 
+_CONNECT_S = 10.0  # limit for a connection to a judge
 _MAX_WAITING = 16  # waiting requests per row of the sampler, beyond which programs are refused
 
 
@@ -36,12 +43,20 @@ class SampledAgent:
     Attributes:
       environments: Servers, clients, pool of sessions, and tasks.
       sampler: Sampler with decode rows; it has no weights before `set_params` is called.
+      collector: Collector of episodes whose rewards are those of the environments.
+      judge: Judge of training episodes; None without one.
     """
 
     model: Model
     environments: Environments
     sampler: Sampler
     collector: EpisodeCollector
+    judge: Judge | None = None
+
+    @property
+    def training_collector(self) -> EpisodeCollector:
+        """Returns the collector of training episodes, which a judge scores if there is one."""
+        return self.collector if self.judge is None else JudgedCollector(self.collector, self.judge)
 
     def set_params(self, params: Any, *, version: int) -> None:
         """Gives the sampler the learner's weights after `version` steps, without a host copy.
@@ -125,8 +140,45 @@ def count_process_rows(rows: int, max_episodes: int, shards: int, num_processes:
     return min(rows // num_processes, useful_rows)
 
 
+def build_judge(settings: JudgeSettings, folder: pathlib.Path) -> Judge:
+    """Builds the judge of a run, with the verdicts that are in the run folder.
+
+    Raises:
+      ConfigError: The environment variable of the key is not set.
+    """
+    key = os.environ.get(settings.key_variable, "")
+    if settings.key_variable and not key:
+        raise ConfigError(
+            f"config.judge.key_variable={settings.key_variable!r}: this environment variable is not "
+            "set. Set it to the key, or key_variable to '' for an endpoint without a key"
+        )
+    endpoint = ChatEndpoint(
+        settings.url,
+        key=key,
+        key_variable=settings.key_variable,
+        connect_timeout_s=_CONNECT_S,
+        timeout_s=settings.timeout_s,
+        connections=settings.workers,
+    )
+    return Judge(
+        endpoint=endpoint,
+        rubric=Rubric(settings.model, settings.rubric, settings.max_score),
+        cache=VerdictCache(folder, processes.index()),
+        attempts=settings.attempts,
+        workers=settings.workers,
+        token_prices=(
+            settings.price_per_million_prompt_tokens / 1e6,
+            settings.price_per_million_completion_tokens / 1e6,
+        ),
+    )
+
+
 def build_agent(
-    settings: AgentSettings, model: Model, environments: Environments, max_episodes: int
+    settings: AgentSettings,
+    model: Model,
+    environments: Environments,
+    max_episodes: int,
+    judge: Judge | None = None,
 ) -> SampledAgent:
     """Builds the collector and its sampler without weights; `max_episodes` limits the rows."""
     layout = model.decode_policy.layout
@@ -137,7 +189,7 @@ def build_agent(
     sampler = call(Sampler, "sampler", options, policy=model.decode_policy, stop_ids=stop_ids)
     if settings.program is not None:
         programs = _collect_programs(settings, settings.program, model, environments, sampler)
-        return SampledAgent(model, environments, sampler, programs)
+        return SampledAgent(model, environments, sampler, programs, judge)
     collector = Collector(
         SampledRows(sampler, model.renderer, model.tokenizer.decode),
         environments.pool,
@@ -148,7 +200,7 @@ def build_agent(
         show_turn_budget=settings.rollout.show_turn_budget,
         restart_dead_servers=environments.restart_dead_servers,
     )
-    return SampledAgent(model, environments, sampler, collector)
+    return SampledAgent(model, environments, sampler, collector, judge)
 
 
 def _collect_programs(

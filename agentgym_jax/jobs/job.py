@@ -7,7 +7,7 @@ from typing import Any
 
 from agentgym_jax import processes
 from agentgym_jax.data.conversations import Conversation
-from agentgym_jax.jobs.agents import SampledAgent, build_agent, match_prompts
+from agentgym_jax.jobs.agents import SampledAgent, build_agent, build_judge, match_prompts
 from agentgym_jax.jobs.config.agent import AgentSettings
 from agentgym_jax.jobs.config.model import (
     Model,
@@ -106,7 +106,10 @@ def open_job(
             open_run(config, workdir, stop, settings.checkpoint, settings.title, facts)
         )
         with processes.announcing_failures():
-            environments = None
+            environments = judge = None
+            if agent_settings is not None and agent_settings.judge is not None:
+                judge = build_judge(agent_settings.judge, run.folder.path)
+                stack.callback(judge.endpoint.close)
             if agent_settings is not None:
                 run.console.phase("starting environments", 0, 1)
                 environments = open_environments(stack, agent_settings, run.folder)
@@ -125,7 +128,7 @@ def open_job(
                 environments = match_prompts(environments, agent_settings, conversations)
                 held_out = agent_settings.evaluation.episodes(len(environments.eval_tasks))
                 max_episodes = max(settings.max_episodes, held_out)
-                agent = build_agent(agent_settings, model, environments, max_episodes)
+                agent = build_agent(agent_settings, model, environments, max_episodes, judge)
             parts = build(Parts(settings, model, agent, data))
             run.folder.begin()
         yield run, parts

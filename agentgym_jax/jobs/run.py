@@ -42,6 +42,12 @@ ADJUSTABLE = (
     "environments.*.url",
     "client.*",
     "pool.*",
+    "judge.url",
+    "judge.key_variable",
+    "judge.attempts",
+    "judge.timeout_s",
+    "judge.workers",
+    "judge.price_*",
 )
 
 

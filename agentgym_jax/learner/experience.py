@@ -14,10 +14,20 @@ from agentgym_jax.algorithms.episodes import Episodes
 from agentgym_jax.batch import TokenBatch
 from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory
 
+
+def _judge_reward(t: Trajectory) -> float:
+    """Returns the judge's score; 0, which has no effect, for an invalid episode without one."""
+    if t.judge_score is None and t.outcome.is_valid:
+        raise ValueError(f"{t.item_id}: no judge has scored this episode, so it has no reward")
+    return t.judge_score or 0.0
+
+
+JUDGE = "judge"  # value of `rollout.reward`: the score of a judge
 # Rewards at the end of an episode; the best is 1.
 REWARDS = {
     "success": lambda t: float(t.success),
     "score": lambda t: t.score * t.score_scale,
+    JUDGE: _judge_reward,
 }
 TRUNCATIONS = ("fail", "mask", "bootstrap")
 ZERO_VARIANCE = ("keep", "filter", "resample")

@@ -51,6 +51,9 @@ class CollectStatistics:
       parse_errors: Number of turns with a parse error.
       seconds: Wall time of the whole call, in seconds.
       seconds_env_wait: Part of `seconds` in which the agent had no turn to take.
+      judge: Numbers of `requests` to the judge, of episodes with a `cached` score, of `failed`
+        episodes, of `prompt_tokens` and `completion_tokens`, and the `cost`; empty without a judge.
+      seconds_judge: Time after `seconds` in which the judge scored the episodes.
     """
 
     env_errors: collections.Counter
@@ -59,6 +62,8 @@ class CollectStatistics:
     parse_errors: int = 0
     seconds: float = 0.0
     seconds_env_wait: float = 0.0
+    judge: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    seconds_judge: float = 0.0
 
     def __add__(self, other: "CollectStatistics") -> "CollectStatistics":
         """Returns the sum of the statistics of two consecutive calls."""
@@ -67,7 +72,7 @@ class CollectStatistics:
 
 
 class EpisodeCollector(Protocol):
-    """Interface of `Collector` and of `programs.collect.ProgramCollector`."""
+    """Interface of `Collector`, `programs.collect.ProgramCollector` and `judge.JudgedCollector`."""
 
     @property
     def pool(self) -> EnvPool:
@@ -352,7 +357,7 @@ class _Rollout:
 
 
 def check_collected(requests: Sequence[EpisodeRequest], trajectories: Sequence[Trajectory]) -> None:
-    """Raises an error if no prompt fits, or if an environment or program failed in all episodes."""
+    """Raises an error if no prompt fits, or environment, program or judge failed in all episodes."""
     _check_prompts_fit(trajectories)
     check_some_served([request.task for request in requests], trajectories)
     if trajectories and all(t.outcome is Outcome.PROGRAM_ERROR for t in trajectories):
@@ -360,6 +365,14 @@ def check_collected(requests: Sequence[EpisodeRequest], trajectories: Sequence[T
             EnvCause.PROGRAM,
             f"the agent program failed in all {len(trajectories)} episodes; last: "
             f"{trajectories[-1].error}",
+        )
+    ended = [t for t in trajectories if t.turns and t.outcome.is_valid]
+    failed = [t for t in trajectories if t.outcome is Outcome.JUDGE_ERROR]
+    if failed and not ended:
+        raise ServerUnavailable(
+            EnvCause.JUDGE,
+            f"the judge scored none of {len(failed)} episodes; last: {failed[-1].error}. Correct "
+            "config.judge or its endpoint, then run the same command to resume.",
         )
 
 

@@ -69,7 +69,8 @@ def gather_episodes(
         error = unavailable
     message = {
         "episodes": [to_message(t) for t in trajectories],
-        "statistics": vars(statistics) | {"env_errors": dict(statistics.env_errors)},
+        "statistics": vars(statistics)
+        | {"env_errors": dict(statistics.env_errors), "judge": dict(statistics.judge)},
         "error": None if error is None else [str(error.cause), error.message],
     }
     answers = processes.gather(message, _CHANNEL)
@@ -86,6 +87,7 @@ def gather_episodes(
                 **{
                     **answer["statistics"],
                     "env_errors": collections.Counter(answer["statistics"]["env_errors"]),
+                    "judge": collections.Counter(answer["statistics"]["judge"]),
                 }
             ),
         )

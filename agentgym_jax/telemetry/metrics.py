@@ -54,6 +54,14 @@ METRICS: dict[str, Metric] = {
     "rollout/failed_turn_fraction": Metric("turns with parse error or rejected action", "fraction"),
     "rollout/parse_errors": Metric("turns with a parse error", "turns"),
     "rollout/sampled_entropy": Metric("mean negative log-probability of sampled tokens", "nats"),
+    # Scores of a judge (section `judge`).
+    "judge/score_mean": Metric("judge's score of an episode, which is its reward", "fraction"),
+    "judge/requests": Metric("requests to the judge, repeated ones included", "requests"),
+    "judge/cached": Metric("episodes scored without a request of their own", "episodes"),
+    "judge/failed": Metric("episodes left out because the judge gave no score", "episodes"),
+    "judge/prompt_tokens": Metric("tokens of the requests, as the endpoint counts", "tokens"),
+    "judge/completion_tokens": Metric("tokens of the replies, as the endpoint counts", "tokens"),
+    "judge/cost": Metric("price of these tokens by the prices of the config", "currency"),
     # The update.
     "policy/loss": Metric("total loss", "1"),
     "policy/surrogate_loss": Metric("policy-gradient part of the loss", "1"),
@@ -105,6 +113,7 @@ METRICS: dict[str, Metric] = {
     "time/decode_s": Metric("decoding, within the rollout", "seconds"),
     "time/prefill_s": Metric("prefill of prompts and observations, in the rollout", "seconds"),
     "time/env_wait_s": Metric("sampler idle for environments, within the rollout", "seconds"),
+    "time/judge_s": Metric("judging, after the episodes were collected", "seconds"),
     "time/collect_wait_s": Metric("learner waiting for the episodes of the next step", "seconds"),
     "time/score_s": Metric("recomputing log-probabilities", "seconds"),
     "time/update_s": Metric("gradient and optimiser", "seconds"),

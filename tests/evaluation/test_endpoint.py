@@ -8,12 +8,13 @@ import time
 import pytest
 from playing_parts import ALL_TASKS, maze, play
 
+from agentgym_jax.client.chat_endpoint import CHAT
 from agentgym_jax.evaluation.agents import (
     AgentError,
     AgentStopped,
     EndpointAgent,
     EndpointSettings,
-    split_url,
+    check_address,
 )
 from agentgym_jax.trajectory import Outcome, to_record
 from tests.fake_server import DROP, serving
@@ -138,7 +139,7 @@ def test_a_closed_agent_sends_no_further_requests(fake):
 
     def ask():
         with pytest.raises(AgentError, match="stopping"):
-            agent._exchange("POST", "/chat/completions", {})
+            agent._retry(CHAT, lambda: agent._endpoint.complete({}))
         ended.append(True)
 
     thread = threading.Thread(target=ask, daemon=True)
@@ -250,20 +251,8 @@ def test_the_error_for_several_models_lists_them(fake):
     assert EndpointAgent(fake.url, settings(model="b"), never).model == "b" and not fake.requests
 
 
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("http://h:8000", ("http://h:8000", "/v1")),
-        ("http://h:8000/v1/", ("http://h:8000", "/v1")),
-        ("https://h/api/v1/chat/completions", ("https://h", "/api/v1")),
-    ],
-)
-def test_an_address_can_end_with_host_version_or_route(url, expected):
-    assert split_url(url) == expected
-
-
 @pytest.mark.parametrize("url", ["http://me:pw@h/v1", "http://h/v1?key=sk"])
 def test_the_error_for_an_address_with_a_secret_does_not_repeat_the_secret(url):
     with pytest.raises(AgentError, match="key_variable") as error:
-        split_url(url)
+        check_address(url)
     assert "pw" not in str(error.value).replace("password", "") and "sk" not in str(error.value)

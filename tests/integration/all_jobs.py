@@ -14,6 +14,7 @@ from agentgym_jax.train import run_job
 from configs import common
 from configs.agentevol import textcraft_babyai
 from configs.dpo import trajectories as dpo
+from tests.fake_server import serving
 
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -133,6 +134,11 @@ def jobs():
     mixture.algorithm.kl_coef = 1e-3
     yield "mixture", mixture
     yield "ppo", rl(common.ppo(), ("coin",))
+    with serving(judge) as server:
+        c = rl(common.grpo(), ("coin",), rollout__reward="judge")
+        with c.unlocked():
+            c.judge = dict(url=server.url, model="grader", rubric="Be lucky.")
+        yield "judge", c
     kl_reward = dict(kind="fixed", coef=1e-3)
     yield "reinforce", rl(common.reinforce(length=6) | dict(kl_reward=kl_reward), ("coin",))
 
@@ -152,6 +158,12 @@ def jobs():
     c.agentevol.tasks_per_file = 8
     c.sft.row_length = 256
     yield "agentevol", c
+
+
+def judge(request):
+    """Answers a request to the judge: 7 of 10 points."""
+    message = {"role": "assistant", "content": '{"score": 7, "reason": "fine"}'}
+    return 200, {"choices": [{"message": message, "finish_reason": "stop"}]}
 
 
 def shown(agent):

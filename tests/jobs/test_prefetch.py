@@ -36,12 +36,13 @@ class Job:
                 horizon=types.SimpleNamespace(limits=lambda *_, **__: limits),
                 environments={"babyai": None},
                 resamples=False,
+                judge=None,
                 sampling=None,
             ),
             train_schedule=types.SimpleNamespace(drawn=lambda *_: [Task("babyai", 0, "GoTo")]),
             agent=types.SimpleNamespace(
                 sampler=types.SimpleNamespace(reset_statistics=lambda: None),
-                collector=types.SimpleNamespace(collect=self.collect),
+                training_collector=types.SimpleNamespace(collect=self.collect),
             ),
         )
         self.samples = collect

@@ -11,7 +11,14 @@ from agentgym_jax.jobs.config.environments import (
     parse_settings,
 )
 from agentgym_jax.jobs.config.sections import ConfigError, check, parse_section, section
-from agentgym_jax.jobs.config.settings import CollectorSettings, EvaluationSettings, ProgramSettings
+from agentgym_jax.jobs.config.settings import (
+    CollectorSettings,
+    EvaluationSettings,
+    JudgeSettings,
+    ProgramSettings,
+    RolloutSettings,
+)
+from agentgym_jax.learner.experience import JUDGE
 from agentgym_jax.programs.runners import load_function
 from agentgym_jax.sampling.options import SamplingOptions, check_buckets
 from agentgym_jax.sampling.sampler import Sampler
@@ -23,6 +30,7 @@ class AgentSettings:
 
     Attributes:
       program: Section `program`; None if the policy itself plays the episodes.
+      judge: Section `judge`; None if the rewards are those of the environments.
     """
 
     env_server: TransportSettings
@@ -34,6 +42,7 @@ class AgentSettings:
     rollout: CollectorSettings
     evaluation: EvaluationSettings
     program: ProgramSettings | None
+    judge: JudgeSettings | None
 
     @property
     def evaluation_turns(self) -> dict[str, int]:
@@ -58,8 +67,10 @@ def parse_agent(
         rollout=parse_section(config, "rollout", rollout),
         evaluation=parse_section(config, "evaluation", EvaluationSettings, **evaluation),
         program=parse_section(config, "program", ProgramSettings) if "program" in config else None,
+        judge=parse_section(config, "judge", JudgeSettings) if "judge" in config else None,
     )
     _check_program(settings)
+    _check_judge(settings)
     _check_sampler(settings.sampler, settings.sampling)
     check_playable(
         settings.environments, settings.client, settings.pool, settings.rollout.system_prompt_mode
@@ -80,6 +91,24 @@ def _check_program(settings: AgentSettings) -> None:
         raise ConfigError(
             f"config.rollout.show_turn_budget={settings.rollout.show_turn_budget!r} has no effect "
             "on an agent program, which writes its own messages; set 'none'"
+        )
+
+
+def _check_judge(settings: AgentSettings) -> None:
+    """Checks that there is a judge exactly if its score is the reward."""
+    reward = settings.rollout.reward if isinstance(settings.rollout, RolloutSettings) else None
+    if settings.judge is None and reward == JUDGE:
+        raise ConfigError(
+            "config.rollout.reward='judge' needs the section config.judge with url, model and rubric"
+        )
+    if settings.judge is not None and reward != JUDGE:
+        raise ConfigError(
+            "config.judge has no effect: remove it"
+            + (
+                ""
+                if reward is None
+                else f", or set config.rollout.reward={JUDGE!r}, not {reward!r}"
+            )
         )
 
 

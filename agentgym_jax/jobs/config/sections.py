@@ -25,7 +25,7 @@ AGENT_SECTIONS = (  # sections of a job with an agent in environments
     "rollout",
     "evaluation",
 )
-ALL_AGENT_SECTIONS = (*AGENT_SECTIONS, "program")  # with those that may be absent
+ALL_AGENT_SECTIONS = (*AGENT_SECTIONS, "program", "judge")  # with those that may be absent
 
 
 class ConfigError(ValueError):

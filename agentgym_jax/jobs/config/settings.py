@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from agentgym_jax.algorithms import shaping
+from agentgym_jax.client.chat_endpoint import split_url
 from agentgym_jax.data.demonstrations import record
 from agentgym_jax.jobs.config.environments import check_tasks
 from agentgym_jax.jobs.config.sections import ConfigError, call, check, no_such_key
@@ -104,7 +105,8 @@ class RolloutSettings(CollectorSettings):
       max_off_policy_steps: Updates by which rollout weights may be stale: 0 or 1. With 1 the next
         rollout runs during the update.
       reward: Reward of an episode: `success` (0 or 1), `score` (the environment's, 1 is the
-        best) or `turn` (the sum of the environment's rewards per turn).
+        best), `judge` (the score of the section `judge`, 0 to 1) or `turn` (the sum of the
+        environment's rewards per turn).
       failed_turn_penalty: Penalty per turn with a parse error or a rejected action.
       parse_error_penalty: Additional penalty per turn with a parse error.
       overlong: Penalty for long episodes: kind `none`, or `tokens` or `turns` with `limit`,
@@ -148,6 +150,43 @@ class ProgramSettings:
             raise ValueError(
                 f"function={self.function!r} and command={self.command!r}: give exactly one"
             )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JudgeSettings:
+    """Section `judge`: a model that scores training episodes (docs/algorithms.md).
+
+    Attributes:
+      url: Address of an OpenAI-compatible endpoint, such as `http://127.0.0.1:8000/v1`.
+      model: Model name in every request.
+      rubric: Text that tells the judge which episodes deserve which score.
+      max_score: Best score of the rubric; the worst is 0. The reward is score / max_score.
+      key_variable: Environment variable that holds the API key; empty for no key.
+      attempts: Maximum number of requests per episode.
+      timeout_s: Limit for one reply.
+      workers: Maximum number of concurrent requests, per process.
+      price_per_million_prompt_tokens: Price for the metric `judge/cost`, in any currency.
+      price_per_million_completion_tokens: The same for the tokens of replies.
+    """
+
+    url: str
+    model: str
+    rubric: str
+    max_score: Annotated[float, Range(above=0, unit="points")] = 10.0
+    key_variable: str = ""
+    attempts: Count = 3
+    timeout_s: Annotated[float, Range(above=0, unit="seconds")] = 60.0
+    workers: Count = 16
+    price_per_million_prompt_tokens: Annotated[float, Range(0)] = 0.0
+    price_per_million_completion_tokens: Annotated[float, Range(0)] = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("model", "rubric"):
+            if not getattr(self, name).strip():
+                raise ValueError(f"{name} is empty")
+        address, _ = split_url(self.url)
+        if not address.startswith(("http://", "https://")) or address.endswith("://"):
+            raise ValueError(f"url={self.url!r}: expected an address such as http://host:8000/v1")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -125,6 +125,17 @@ def horizon_metrics(limits: Sequence[TurnLimit], environments: Sequence[str]) ->
     return metrics | {name: float(max(own)) for name, own in by_name.items()}
 
 
+def judge_metrics(
+    trajectories: Sequence[Trajectory], statistics: CollectStatistics
+) -> dict[str, float]:
+    """Returns the scores of the judge, 0 to 1, and the cost of asking for them."""
+    names = ("requests", "cached", "failed", "prompt_tokens", "completion_tokens", "cost")
+    metrics = {f"judge/{name}": float(statistics.judge[name]) for name in names}
+    metrics["time/judge_s"] = statistics.seconds_judge
+    scores = [t.judge_score for t in trajectories if t.judge_score is not None]
+    return metrics | ({"judge/score_mean": float(np.mean(scores))} if scores else {})
+
+
 def resampling_metrics(
     is_informative: np.ndarray,
     kept: Sequence[Trajectory],

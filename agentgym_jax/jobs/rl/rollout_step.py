@@ -15,7 +15,12 @@ import numpy as np
 from agentgym_jax.algorithms.mixture_horizon import TurnLimit
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.jobs.rl.build import RLParts
-from agentgym_jax.jobs.rl.metrics import episode_metrics, horizon_metrics, resampling_metrics
+from agentgym_jax.jobs.rl.metrics import (
+    episode_metrics,
+    horizon_metrics,
+    judge_metrics,
+    resampling_metrics,
+)
 from agentgym_jax.jobs.run import Run, StopRequested
 from agentgym_jax.learner.controller_state import ControllerState
 from agentgym_jax.learner.experience import make_experience
@@ -109,6 +114,8 @@ def collect_rollout(
         sampled.trajectories, statistics, sampler_statistics, sampled.tasks, environments
     )
     metrics |= horizon_metrics(sampled.limits, environments)
+    if settings.judge is not None:
+        metrics |= judge_metrics(sampled.trajectories, statistics)
     if not settings.resamples:
         return Rollout(sampled, range(count), metrics)
     kept = order_informative_first(is_informative)[:count]
@@ -158,7 +165,7 @@ def _rollout_round(
     turns = sorted({limit.turns for limit in limits})
     phase = f"rollout, horizon {turns[0]}" + (f" to {turns[-1]}" if len(turns) > 1 else "")
     trajectories, statistics = collect_shared(
-        parts.agent.collector,
+        parts.agent.training_collector,
         requests,
         replacement_stride=rollout.group_size,
         on_progress=run.progress(phase + (f", round {number + 1}" if number else "")),

@@ -74,6 +74,7 @@ const OUTCOMES = {
   parse_errors: ["parse error", "bad"],
   env_error: ["environment error", "broken"],
   program_error: ["program error", "broken"],
+  judge_error: ["judge error", "broken"],
   aborted: ["stopped", "broken"],
 };
 
