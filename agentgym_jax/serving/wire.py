@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import pydantic
-from pydantic import BeforeValidator, FailFast, Field
+from pydantic import BeforeValidator, Field
 
 from agentgym_jax.serving.requests import Generation, RequestError, Sampling
 from agentgym_jax.serving.tool_calls import parse_tool_calls
@@ -48,8 +48,8 @@ class Message(Body):
     """Message of a chat request."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | Annotated[list[_Part], FailFast()] | None = None
-    tool_calls: Annotated[list[_Call], FailFast()] | None = None
+    content: str | Annotated[list[_Part], Field(fail_fast=True)] | None = None
+    tool_calls: Annotated[list[_Call], Field(fail_fast=True)] | None = None
     tool_call_id: str | None = None
 
     def plain(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class _Common(Body):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
     max_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
-    stop: _Stop | Annotated[list[_Stop], Field(max_length=MAX_STOP), FailFast()] | None = None
+    stop: _Stop | Annotated[list[_Stop], Field(max_length=MAX_STOP, fail_fast=True)] | None = None
     seed: Seed | None = None
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES), BeforeValidator(_one_if_none)] = 1
     stream: bool | None = False
@@ -129,8 +129,8 @@ class _Common(Body):
 class ChatRequest(_Common):
     """Body of `/v1/chat/completions`."""
 
-    messages: Annotated[list[Message], FailFast()] = Field(min_length=1)
-    tools: Annotated[list[_Tool], FailFast()] | None = None
+    messages: Annotated[list[Message], Field(fail_fast=True)] = Field(min_length=1)
+    tools: Annotated[list[_Tool], Field(fail_fast=True)] | None = None
     tool_choice: Any = None
     max_completion_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     logprobs: bool | None = False
@@ -163,7 +163,7 @@ class ChatRequest(_Common):
         return [tool.model_dump(exclude_none=True) for tool in self.tools or []]
 
 
-TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], FailFast()]
+TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(fail_fast=True)]
 
 
 class CompletionRequest(_Common):
@@ -172,8 +172,8 @@ class CompletionRequest(_Common):
     prompt: (
         str
         | TokenIds
-        | Annotated[list[str], FailFast()]
-        | Annotated[list[TokenIds], Field(max_length=MAX_CHOICES), FailFast()]
+        | Annotated[list[str], Field(fail_fast=True)]
+        | Annotated[list[TokenIds], Field(max_length=MAX_CHOICES, fail_fast=True)]
     )
     logprobs: Annotated[int, Field(ge=0)] | None = None
     echo: bool | None = False
