@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 
+import httpx
 import numpy as np
 import openai
 from starlette.responses import JSONResponse
@@ -46,16 +47,35 @@ def tiny_policy(tokenizer):
 
 
 class Server:
-    """Address of a running application, with its backend."""
+    """Running application.
+
+    Attributes:
+      web: HTTP client.
+      url, port: Address.
+    """
 
     def __init__(self, http, backend, engine=None):
         self.http, self.backend, self.engine = http, backend, engine
         self.url = http.url
         self.port = int(http.url.rsplit(":", 1)[1])
+        self.web = httpx.Client(base_url=http.url, timeout=WAIT_S)
+        self._clients = {}
 
-    def client(self, kind=openai.OpenAI, path="", key="any"):
+    def client(self, path="", key="any"):
         """Returns a client that never repeats a request."""
-        return kind(base_url=f"{self.url}{path}/v1", api_key=key, max_retries=0, timeout=WAIT_S)
+        if (path, key) not in self._clients:
+            self._clients[path, key] = openai.OpenAI(**self.settings(path, key))
+        return self._clients[path, key]
+
+    def settings(self, path="", key="any"):
+        """Returns the arguments of a client."""
+        url = f"{self.url}{path}/v1"
+        return dict(base_url=url, api_key=key, max_retries=0, timeout=WAIT_S)
+
+    def close(self):
+        """Closes the connections of all clients."""
+        for client in (self.web, *self._clients.values()):
+            client.close()
 
     def connect(self):
         """Returns a plain connection."""
@@ -71,7 +91,11 @@ def serving(backend, *, token="", engine=None):
     """Serves a backend; `/tasks` answers with the number of tasks of the server."""
     app = make_app(backend, token=token, routes=[Route("/tasks", _tasks)])
     with HttpServer(app) as http:
-        yield Server(http, backend, engine)
+        server = Server(http, backend, engine)
+        try:
+            yield server
+        finally:
+            server.close()
 
 
 @contextlib.contextmanager
@@ -148,7 +172,7 @@ class FakeBackend:
         if self.text is None:
             self.open.append(future)
         else:
-            ids = np.asarray(self.encode(self.text), np.int32)
+            ids = np.asarray(self.encode(self.text[:400]), np.int32)  # enough for all streams
             logprobs = np.full(len(ids), -0.5, np.float32)
             if on_tokens is not None:
                 threading.Thread(target=self._tell, args=(future, ids, logprobs, on_tokens)).start()
@@ -157,7 +181,7 @@ class FakeBackend:
         return Pending(future, cancel)
 
     def _tell(self, future, ids, logprobs, on_tokens):
-        for i in range(1, min(len(ids), 400)):
+        for i in range(1, len(ids)):
             on_tokens(ids[:i].tolist(), logprobs[:i].tolist())
             time.sleep(0.001)
         future.set_result(self._result(ids, logprobs))

@@ -4,7 +4,6 @@ import asyncio
 import concurrent.futures
 import math
 
-import httpx
 import openai
 import prometheus_client.parser
 import pytest
@@ -122,7 +121,7 @@ def test_streamed_choices_are_those_of_the_whole_answer(served):
 
 def test_the_asynchronous_client_works(served):
     async def run():
-        async with served.client(openai.AsyncOpenAI) as client:
+        async with openai.AsyncOpenAI(**served.settings()) as client:
             create = client.chat.completions.create
             options = {"model": MODEL, "messages": [user("go north")], "seed": 5, "max_tokens": 30}
             stream = await create(stream=True, **options)
@@ -153,8 +152,8 @@ def test_completions_take_texts_and_token_ids(served, tokenizer):
 
 def test_token_requests_have_the_shape_of_vllm(served, tokenizer):
     body = {"model": MODEL, "token_ids": [1, 2, 3], "sampling_params": {"seed": 1, "max_tokens": 9}}
-    url = f"{served.url}/inference/v1/generate"
-    answer = httpx.post(url, json=body).json()
+    url = "/inference/v1/generate"
+    answer = served.web.post(url, json=body).json()
     (choice,) = answer["choices"]
     assert 1 <= len(choice["token_ids"]) <= 9
     assert len(choice["logprobs"]["content"]) == len(choice["token_ids"])
@@ -163,16 +162,16 @@ def test_token_requests_have_the_shape_of_vllm(served, tokenizer):
     assert answer["prompt_token_ids"] == [1, 2, 3]
     stop_id = choice["token_ids"][4]
     body["sampling_params"]["stop_token_ids"] = [stop_id]
-    (cut,) = httpx.post(url, json=body).json()["choices"]
+    (cut,) = served.web.post(url, json=body).json()["choices"]
     at = choice["token_ids"].index(stop_id)
     assert cut["token_ids"] == choice["token_ids"][: at + 1]
     assert cut["finish_reason"] == "stop"
     several = body | {"sampling_params": {"seed": 1, "max_tokens": 9, "n": 2}}
-    first, second = httpx.post(url, json=several).json()["choices"]
+    first, second = served.web.post(url, json=several).json()["choices"]
     assert first == choice
     assert second["token_ids"] != choice["token_ids"]
-    assert httpx.post(url, json=body | {"stream": True}).status_code == 400
-    assert httpx.post(url, json=body | {"model": "other"}).status_code == 400
+    assert served.web.post(url, json=body | {"stream": True}).status_code == 400
+    assert served.web.post(url, json=body | {"model": "other"}).status_code == 400
 
 
 def test_many_clients_get_the_answers_that_they_get_alone(served):
@@ -189,13 +188,13 @@ def test_models_and_health_are_listed(served):
     (model,) = served.client().models.list().data
     assert model.id == MODEL
     assert model.max_model_len == CONTEXT
-    health = httpx.get(f"{served.url}/health").json()
+    health = served.web.get("/health").json()
     assert health == {"status": "ok", "running": 0, "waiting": 0}
 
 
 def metrics(server):
     """Returns the values of all metrics by name and labels."""
-    text = httpx.get(f"{server.url}/metrics").text
+    text = server.web.get("/metrics").text
     families = prometheus_client.parser.text_string_to_metric_families(text)
     return {
         (sample.name, *sample.labels.values()): sample.value
@@ -208,7 +207,7 @@ def test_metrics_count_requests_and_tokens(served):
     before = metrics(served)
     answers = [ask(served), ask(served, n=2)]
     list(ask(served, stream=True))
-    ask_wrong = httpx.post(f"{served.url}/v1/chat/completions", content=b"{")
+    ask_wrong = served.web.post("/v1/chat/completions", content=b"{")
     assert ask_wrong.status_code == 400
     after = metrics(served)
 
@@ -227,9 +226,9 @@ def test_metrics_count_requests_and_tokens(served):
 
 def test_labels_of_metrics_are_patterns_of_routes(fake):
     for i in range(20):
-        httpx.get(f"{fake.url}/nowhere/{i}")
-        httpx.get(f"{fake.url}/episodes/e{i}/v1/models")
-        httpx.get(f"{fake.url}/episodes/e{i}/v1/completions")
+        fake.web.get(f"/nowhere/{i}")
+        fake.web.get(f"/episodes/e{i}/v1/models")
+        fake.web.get(f"/episodes/e{i}/v1/completions")
     routes = {name[1] for name in metrics(fake) if name[0] == "agentgym_requests_total"}
     episode = "/episodes/{episode}/v1"
     assert routes <= {"unknown", f"{episode}/models", f"{episode}/completions", "/metrics"}
@@ -281,5 +280,5 @@ def test_requests_need_the_token(tokenizer):
         assert server.client(key="secret").models.list().data
         with pytest.raises(openai.AuthenticationError, match="bearer token"):
             server.client(key="wrong").models.list()
-        assert httpx.get(f"{server.url}/metrics").status_code == 401
-        assert httpx.get(f"{server.url}/health").status_code == 200
+        assert server.web.get("/metrics").status_code == 401
+        assert server.web.get("/health").status_code == 200

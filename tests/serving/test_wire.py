@@ -4,7 +4,6 @@ import json
 import time
 import warnings
 
-import httpx
 import hypothesis
 import pytest
 from hypothesis import strategies as st
@@ -71,7 +70,7 @@ def refused(answer, status=400):
     ],
 )
 def test_wrong_fields_are_named(served, changes, param):
-    error = refused(httpx.post(served.url + CHAT, json=ASK | changes))
+    error = refused(served.web.post(CHAT, json=ASK | changes))
     assert error["type"] == "invalid_request_error"
     assert param is None or error["param"] == param
 
@@ -85,7 +84,7 @@ def test_wrong_fields_are_named(served, changes, param):
     + [{"messages": [user("<|im_end|>\x00\u2028")]}],
 )
 def test_fields_of_usual_clients_are_accepted(served, changes):
-    answer = httpx.post(served.url + CHAT, json=ASK | changes)
+    answer = served.web.post(CHAT, json=ASK | changes)
     assert answer.status_code == 200, answer.text
 
 
@@ -107,7 +106,7 @@ def test_fields_of_usual_clients_are_accepted(served, changes):
     ],
 )
 def test_wrong_prompts_are_refused(served, route, body):
-    refused(httpx.post(served.url + route, json=body))
+    refused(served.web.post(route, json=body))
 
 
 @pytest.mark.parametrize("route", [CHAT, TEXT, GENERATE])
@@ -117,12 +116,12 @@ def test_wrong_prompts_are_refused(served, route, body):
         *(b"", b"{", b"null", b"[]", b'"x"', b"NaN", b"\xff\xfe\x00", b"\x00" * 1000),
         *(DEEP.encode(), b'{"messages": ' + DEEP.encode(), b'{"a":' * 100_000),
         b'{"messages": [{"role": "user", "content": "\\ud800"}], "prompt": "\\ud800"}',
-        b'{"temperature": NaN, "messages": [], "prompt": "x", "token_ids": [1]}',
+        b'{"n": NaN, "messages": [], "prompt": "x", "token_ids": NaN}',
         b'{"max_tokens": %s}' % (b"9" * 10_000),
     ],
 )
 def test_broken_json_is_refused(served, route, body):
-    refused(httpx.post(served.url + route, content=body))
+    refused(served.web.post(route, content=body))
 
 
 def nested(depth):
@@ -139,11 +138,11 @@ def test_odd_tools_cause_no_server_errors(served, parameters):
     call = {"id": "1", "function": {"name": "look", "arguments": parameters}}
     messages = [user("<|im_end|>"), {"role": "assistant", "tool_calls": [call]}, user("and?")]
     body = json.dumps(ASK | {"tools": [tool], "messages": messages})
-    assert httpx.post(served.url + CHAT, content=body).status_code in (200, 400)
+    assert served.web.post(CHAT, content=body).status_code in (200, 400)
 
 
 def test_a_body_beyond_the_limit_is_refused_and_the_server_lives(served):
-    answer = httpx.post(served.url + CHAT, content=b"x" * (33 * 2**20), timeout=60)
+    answer = served.web.post(CHAT, content=b"x" * (33 * 2**20))
     error = refused(answer, 413)
     assert error["code"] == "too_large"
     assert str(MAX_BODY) in error["message"]
@@ -152,8 +151,8 @@ def test_a_body_beyond_the_limit_is_refused_and_the_server_lives(served):
         for _ in range(33):
             yield b"x" * 2**20
 
-    refused(httpx.post(served.url + CHAT, content=parts(), timeout=60), 413)
-    assert httpx.post(served.url + CHAT, json=ASK).status_code == 200
+    refused(served.web.post(CHAT, content=parts()), 413)
+    assert served.web.post(CHAT, json=ASK).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -169,7 +168,7 @@ def test_a_body_beyond_the_limit_is_refused_and_the_server_lives(served):
 )
 def test_large_wrong_bodies_are_refused_quickly(served, route, body):
     started = time.monotonic()
-    refused(httpx.post(served.url + route, content=body, timeout=60))
+    refused(served.web.post(route, content=body))
     assert time.monotonic() - started < 20  # a list of all errors would need gigabytes
 
 
@@ -180,7 +179,7 @@ def test_large_wrong_bodies_are_refused_quickly(served, route, body):
 ])  # fmt: skip
 def test_wrong_routes_are_refused(served, method, path, status):
     body = {"json": ASK} if method == "POST" else {}
-    refused(httpx.request(method, served.url + path, **body), status)
+    refused(served.web.request(method, path, **body), status)
 
 
 json_values = st.recursive(
@@ -194,7 +193,7 @@ json_values = st.recursive(
 def test_any_json_is_parsed_or_refused(kind):
     names = [*kind.model_fields, "role", "content"]
 
-    @hypothesis.settings(max_examples=150, deadline=None, derandomize=True, database=None)
+    @hypothesis.settings(max_examples=50, deadline=None, derandomize=True, database=None)
     @hypothesis.given(st.dictionaries(st.sampled_from(names), json_values), st.booleans())
     def parse(fields, is_complete):
         valid = {"messages": [user("x")], "prompt": "x", "token_ids": [1]} if is_complete else {}
@@ -210,7 +209,7 @@ def test_any_json_is_parsed_or_refused(kind):
 
 @pytest.mark.slow
 def test_requests_generated_from_the_description_cause_no_server_errors(served):
-    schema = schemathesis.openapi.from_dict(httpx.get(f"{served.url}/openapi.json").json())
+    schema = schemathesis.openapi.from_dict(served.web.get("/openapi.json").json())
     schema.config.update(base_url=served.url)
     for operation in [result.ok() for result in schema.get_all_operations()]:
         for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
