@@ -329,6 +329,6 @@ def _canonical(message: Message) -> list[Any]:
     return [
         "assistant",
         content.strip(),
-        # Some clients write the JSON of the arguments anew.
+        # Some clients format the JSON of the arguments differently.
         [[call["name"], json.dumps(_object({"function": call}), sort_keys=True)] for call in calls],
     ]

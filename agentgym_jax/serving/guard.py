@@ -1,5 +1,6 @@
 """Outermost layer of the HTTP application: bearer token, and counts and times of requests."""
 
+import asyncio
 import hmac
 import time
 from collections.abc import Sequence
@@ -48,13 +49,13 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status = time.perf_counter(), 500
+        started, status, has_begun = time.perf_counter(), 500, False
         route = self._pattern(scope)
 
         async def watch(message: Message) -> None:
-            nonlocal status
+            nonlocal status, has_begun
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, has_begun = message["status"], True
             await send(message)
 
         try:
@@ -66,6 +67,10 @@ class Guard:
                 )
                 headers = {"WWW-Authenticate": "Bearer"}
                 await JSONResponse(error, 401, headers)(scope, receive, watch)
+        except asyncio.CancelledError:  # only a server that stops cancels requests here
+            if not has_begun:
+                error = wire.error_body("the server stops", "server_error", "stopping")
+                await JSONResponse(error, 503)(scope, receive, watch)
         finally:
             self._requests.labels(route, str(status)).inc()
             self._seconds.labels(route).observe(time.perf_counter() - started)

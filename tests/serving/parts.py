@@ -126,8 +126,8 @@ class FakeBackend:
     """Backend whose answers are a text in tokens of one byte, or an error.
 
     Attributes:
-      text: Text of the next answers; None for answers that never come.
-      errors: Errors of the next calls of `submit`; None for none. It is used up from the front.
+      text: Text of the next answers; None for requests that stay open.
+      errors: Errors of the next calls of `submit`; None for none. Each call removes the first.
       open: Requests without an answer.
     """
 
