@@ -2,19 +2,19 @@
 
 import asyncio
 import contextlib
-import hmac
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import prometheus_client
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from agentgym_jax.serving import streams, wire
+from agentgym_jax.serving.guard import Guard
 from agentgym_jax.serving.requests import (
     Chat,
     Generation,
@@ -25,7 +25,10 @@ from agentgym_jax.serving.requests import (
 )
 
 MAX_BODY = 32 * 2**20  # bytes
+_MAX_UNREAD = 8 * MAX_BODY  # bytes of a longer body that are read so that its sender gets an answer
+_MAX_TOKEN_CHARACTERS = 256  # no token of a usual vocabulary is longer
 _EPISODE = "/episodes/{episode}"  # prefix of the routes of one episode
+_TOO_LARGE = "too_large"  # code of the error that is answered with 413
 _WATCH_S = 0.2  # interval at which a connection is checked, in seconds
 
 
@@ -86,11 +89,12 @@ def make_app(backend: Backend, *, token: str = "", routes: Sequence[Route] = ())
         NotServingError: _answer_error(503, "server_error", "not_serving", retry=5),
         404: _answer_error(404, "not_found_error", "unknown_url", "there is no such route"),
         405: _answer_error(405, "invalid_request_error", "method", "wrong method for this route"),
-        ClientDisconnect: lambda request, error: Response(status_code=499),
+        ClientDisconnect: _answer_nobody,
         500: _answer_error(500, "server_error", "internal", "the server failed; see its log"),
     }
-    app = Starlette(routes=[*own, *routes], exception_handlers=handlers)
-    return _Guard(app, token, served.requests, served.seconds)
+    served_routes = [*own, *routes]
+    app = Starlette(routes=served_routes, exception_handlers=handlers)
+    return Guard(app, token, served_routes, served.registry)
 
 
 def _answer_error(status: int, kind: str, code: str, message: str = "", retry: int = 0) -> Any:
@@ -104,16 +108,24 @@ def _answer_error(status: int, kind: str, code: str, message: str = "", retry: i
 
 async def _answer_request_error(request: Request, error: Any) -> Response:
     body = wire.error_body(str(error), "invalid_request_error", error.code, error.param)
-    return JSONResponse(body, 400)
+    return JSONResponse(body, 413 if error.code == _TOO_LARGE else 400)
+
+
+async def _answer_nobody(request: Request, error: Exception) -> Response:
+    return Response(status_code=499)
 
 
 async def read_body(request: Request) -> bytes:
     """Returns the body of a request; raises RequestError if it exceeds MAX_BODY."""
-    body = bytearray()
+    body, count = bytearray(), 0
     async for part in request.stream():
-        body += part
-        if len(body) > MAX_BODY:
-            raise RequestError(f"the body exceeds {MAX_BODY} bytes; send less", "too_large")
+        count += len(part)
+        if count <= MAX_BODY:
+            body += part
+        elif count > _MAX_UNREAD:
+            break
+    if count > MAX_BODY:
+        raise RequestError(f"the body exceeds {MAX_BODY} bytes; send less", _TOO_LARGE)
     return bytes(body)
 
 
@@ -122,14 +134,8 @@ class _Served:
 
     def __init__(self, backend: Backend):
         self._backend = backend
-        self._registry = prometheus_client.CollectorRegistry()
-        make = {"registry": self._registry}
-        self.requests = prometheus_client.Counter(
-            "agentgym_requests", "Answered requests.", ["route", "status"], **make
-        )
-        self.seconds = prometheus_client.Histogram(
-            "agentgym_request_seconds", "Time to the end of the answer.", ["route"], **make
-        )
+        self.registry = prometheus_client.CollectorRegistry()
+        make = {"registry": self.registry}
         self._prompt = prometheus_client.Counter(
             "agentgym_prompt_tokens", "Tokens of prompts.", **make
         )
@@ -145,7 +151,7 @@ class _Served:
         return JSONResponse({"status": "ok", "running": running, "waiting": waiting})
 
     async def metrics(self, request: Request) -> Response:
-        text = prometheus_client.generate_latest(self._registry)
+        text = prometheus_client.generate_latest(self.registry)
         return Response(text, media_type="text/plain; version=0.0.4")
 
     async def openapi(self, request: Request) -> Response:
@@ -168,6 +174,7 @@ class _Served:
         self._check_model(body.model)
         chat, tools = self._chat(request), body.plain_tools()
         messages = [message.plain() for message in body.messages]
+        self._check_length(message["content"] for message in messages)
         reply = wire.Reply("chat.completion", self._backend.model_name)
 
         def submit(number: int, on_tokens: Any) -> Pending:
@@ -183,12 +190,10 @@ class _Served:
             return found | self._ids(body, result)
 
         if body.stream:
-            format_ = streams.ChatFormat(
-                reply, self._backend.decode, body, tools, choice, self._logprobs
-            )
+            format_ = streams.ChatFormat(reply, self._backend.decode, body, tools, choice)
             return self._stream(request, submit, body.n, format_)
-        results = await self._wait(request, [submit(i, None) for i in range(body.n)])
-        content = reply.whole([choice(i, r) for i, r in enumerate(results)], results)
+        results = await self._wait(request, _submit_all(submit, body.n))
+        content = reply.whole([choice(i, r) for i, r in enumerate(results)], results, body.n)
         if body.return_token_ids:
             content["prompt_token_ids"] = results[0].prompt_ids.tolist()
         return JSONResponse(content)
@@ -203,6 +208,7 @@ class _Served:
                 f"{len(prompts)} prompts with n={body.n}: at most {wire.MAX_CHOICES} choices",
                 param="prompt",
             )
+        self._check_length(prompt for prompt in prompts if isinstance(prompt, str))
         ids = [self._backend.encode(p) if isinstance(p, str) else p for p in prompts]
         reply = wire.Reply("text_completion", self._backend.model_name)
 
@@ -218,22 +224,28 @@ class _Served:
                 logprobs |= {"top_logprobs": None, "text_offset": None}
             found = {"index": number, "text": result.text, "logprobs": logprobs}
             found |= {"finish_reason": result.finish_reason}
+            if body.return_token_ids:
+                found["prompt_token_ids"] = result.prompt_ids.tolist()
             return found | self._ids(body, result)
 
         count = len(ids) * body.n
         if body.stream:
             format_ = streams.TextFormat(reply, self._backend.decode, body, choice)
             return self._stream(request, submit, count, format_)
-        results = await self._wait(request, [submit(i, None) for i in range(count)])
-        return JSONResponse(reply.whole([choice(i, r) for i, r in enumerate(results)], results))
+        results = await self._wait(request, _submit_all(submit, count))
+        choices = [choice(i, r) for i, r in enumerate(results)]
+        return JSONResponse(reply.whole(choices, results, body.n))
 
     async def generate(self, request: Request) -> Response:
         body: wire.GenerateRequest = wire.parse(wire.GenerateRequest, await read_body(request))
+        body.check()
+        self._check_model(body.model)
         chat, options = self._chat(request), body.sampling_params
-        pending = [
-            chat.submit_tokens(body.token_ids, options.sampling(i)) for i in range(options.n)
-        ]
-        results = await self._wait(request, pending)
+
+        def submit(number: int, on_tokens: Any) -> Pending:
+            return chat.submit_tokens(body.token_ids, options.sampling(number), on_tokens)
+
+        results = await self._wait(request, _submit_all(submit, options.n))
         choices = [
             {
                 "index": i,
@@ -246,7 +258,8 @@ class _Served:
             for i, result in enumerate(results)
         ]
         content = {"request_id": f"gen-{time.time_ns()}", "choices": choices}
-        content |= {"prompt_token_ids": body.token_ids, "usage": wire.usage(results)}
+        usage = wire.usage(results, options.n)
+        content |= {"prompt_token_ids": body.token_ids, "usage": usage}
         return JSONResponse(content)
 
     def _chat(self, request: Request) -> Chat:
@@ -258,6 +271,16 @@ class _Served:
                 f"there is no model {model[:100]!r}; this server has {self._backend.model_name!r}",
                 "model_not_found",
                 "model",
+            )
+
+    def _check_length(self, texts: Iterable[str]) -> None:
+        """Refuses texts far beyond the context before they are encoded, which blocks all clients."""
+        count, limit = sum(map(len, texts)), _MAX_TOKEN_CHARACTERS * self._backend.context_length
+        if count > limit:
+            raise RequestError(
+                f"the request has {count} characters, which cannot fit the context of "
+                f"{self._backend.context_length} tokens; shorten it",
+                "context_length_exceeded",
             )
 
     def _ids(self, body: Any, result: Generation) -> dict[str, Any]:
@@ -293,33 +316,43 @@ class _Served:
     def _stream(
         self,
         request: Request,
-        submit: Callable[[int, Any], Pending],
+        submit: "_Submit",
         count: int,
         format_: "streams.Format",
     ) -> Response:
         """Returns a stream of events. Requests that cannot start fail before the stream begins."""
         loop = asyncio.get_running_loop()
         progress = streams.Progress(count, loop)
-        pending: list[Pending] = []
-        try:
-            for number in range(count):
-                pending.append(submit(number, progress.callback(number)))
-        except Exception:
-            _cancel(pending, [])
-            raise
+        pending = _submit_all(submit, count, progress.callback)
+        futures = [asyncio.wrap_future(p.result) for p in pending]
+        for future in futures:
+            future.add_done_callback(lambda _: progress.changed.set())
 
-        async def events() -> AsyncIterator[str]:
-            futures = [asyncio.wrap_future(p.result) for p in pending]
-            for future in futures:
-                future.add_done_callback(lambda _: progress.changed.set())
-            try:
-                async for event in streams.events(progress, futures, format_, request, _WATCH_S):
-                    yield event
+        async def events() -> AsyncGenerator[str, None]:
+            async for event in streams.events(progress, futures, format_, request, _WATCH_S):
+                yield event
+            if all(future.done() and not future.exception() for future in futures):
                 self._count([future.result() for future in futures])
-            finally:
-                _cancel(pending, futures)
 
-        return StreamingResponse(events(), media_type="text/event-stream")
+        return streams.EventResponse(events(), lambda: _cancel(pending, futures))
+
+
+# Function from the number of a choice and its callback to the submitted request.
+_Submit = Callable[[int, Any], Pending]
+
+
+def _submit_all(
+    submit: _Submit, count: int, callback: Callable[[int], Any] = lambda number: None
+) -> list[Pending]:
+    """Submits the requests of all choices; cancels them if one of them is refused."""
+    pending: list[Pending] = []
+    try:
+        for number in range(count):
+            pending.append(submit(number, callback(number)))
+    except Exception:
+        _cancel(pending, [])
+        raise
+    return pending
 
 
 def _cancel(pending: Sequence[Pending], futures: Sequence["asyncio.Future[Any]"]) -> None:
@@ -332,44 +365,3 @@ def _cancel(pending: Sequence[Pending], futures: Sequence["asyncio.Future[Any]"]
                 future.exception()  # marks the error as seen
         else:
             future.cancel()
-
-
-class _Guard:
-    """Checks the bearer token, and counts and times all requests."""
-
-    def __init__(self, app: ASGIApp, token: str, requests: Any, seconds: Any):
-        self._app = app
-        self._token = token.encode()
-        self._requests = requests
-        self._seconds = seconds
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        started, status = time.perf_counter(), 500
-
-        async def watch(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            if self._is_allowed(scope):
-                await self._app(scope, receive, watch)
-            else:
-                error = wire.error_body(
-                    "the bearer token is missing or wrong", "authentication_error", "unauthorized"
-                )
-                await JSONResponse(error, 401)(scope, receive, watch)
-        finally:
-            route = getattr(scope.get("route"), "path", "unknown")
-            self._requests.labels(route, str(status)).inc()
-            self._seconds.labels(route).observe(time.perf_counter() - started)
-
-    def _is_allowed(self, scope: Scope) -> bool:
-        if not self._token or scope["path"] == "/health":
-            return True
-        given = dict(scope["headers"]).get(b"authorization", b"")
-        return hmac.compare_digest(given, b"Bearer " + self._token)

@@ -25,7 +25,7 @@ from agentgym_jax.serving.requests import (
     RequestError,
     Sampling,
 )
-from agentgym_jax.serving.tool_calls import parse_tool_calls
+from agentgym_jax.serving.tool_calls import parse_tool_calls, read_json
 from agentgym_jax.text.tool_chat import ToolChat
 
 Message = Mapping[str, Any]
@@ -108,7 +108,7 @@ class Conversations:
                 known, sequence, chunks = self._prepare(messages, tools, sampling, digest)
             except ValueError as error:
                 raise RequestError(str(error), param="messages") from error
-            pending = self._submit(sequence, chunks, options, sampling.stop, on_tokens)
+            pending = self._submit(sequence, chunks, options, sampling, on_tokens)
             if known is not None and digest is not None:
                 del self._known[digest]
             elif any(message["role"] == "assistant" for message in messages):
@@ -128,6 +128,12 @@ class Conversations:
         if not len(prompt_ids):
             raise RequestError("the prompt is empty; give at least one token", param="prompt")
         prompt, options = [int(token) for token in prompt_ids], self._options(sampling)
+        size = self._engine.vocab_size
+        if unknown := next((token for token in prompt if not 0 <= token < size), None):
+            raise RequestError(
+                f"the prompt has the token id {unknown}; the ids of this model are below {size}",
+                param="prompt",
+            )
         with self._lock:
             self._on_request()
             extended = [
@@ -140,7 +146,7 @@ class Conversations:
             known = None if digest is None else self._known[digest]
             sequence = self._new_sequence(sampling) if known is None else known.sequence
             added = prompt[len(sequence) :]
-            pending = self._submit(sequence, [added], options, sampling.stop, on_tokens)
+            pending = self._submit(sequence, [added], options, sampling, on_tokens)
             if digest is not None:
                 del self._known[digest]
         text = {"role": "user", "content": self._engine.decode_text(added)}
@@ -185,7 +191,7 @@ class Conversations:
         sequence: TokenSequence,
         chunks: Sequence[Sequence[int]],
         options: SamplingOptions,
-        stop: Sequence[str],
+        sampling: Sampling,
         on_tokens: OnTokens | None,
     ) -> Pending:
         """Submits to the engine within the limit on the tokens of all sequences."""
@@ -194,7 +200,16 @@ class Conversations:
             lengths.pop(sequence, None)
             left = self._max_total_tokens - sum(lengths.values())
             options = dataclasses.replace(options, max_tokens=min(options.max_tokens, left))
-        pending = self._engine.submit(sequence, chunks, options, stop, on_tokens)
+        before = sequence.key
+        if sampling.seed is not None:  # holds for continued sequences too
+            sequence.key = self._make_key(sampling.seed, sequence.number)
+        try:
+            pending = self._engine.submit(
+                sequence, chunks, options, sampling.stop, on_tokens, sampling.stop_ids
+            )
+        except Exception:
+            sequence.key = before
+            raise
         total = len(sequence) + sum(map(len, chunks)) + options.max_turn_tokens
         self._reserved[sequence] = min(options.max_tokens, total)
         self._count = max(self._count, sequence.number + 1)
@@ -253,11 +268,13 @@ def _after(pending: Pending, finish: Callable[[Any], None]) -> Pending:
     result.set_running_or_notify_cancel()
 
     def pass_on(future: "concurrent.futures.Future[Generation]") -> None:
-        finish(future)
-        if error := future.exception():
+        try:
+            finish(future)
+            found = future.result()
+        except (Exception, concurrent.futures.CancelledError) as error:  # noqa: BLE001
             result.set_exception(error)
         else:
-            result.set_result(future.result())
+            result.set_result(found)
 
     pending.result.add_done_callback(pass_on)
     return Pending(result, pending.cancel)
@@ -281,8 +298,8 @@ def _for_template(message: Message) -> Message:
 def _object(call: Mapping[str, Any]) -> Any:
     arguments = call["function"]["arguments"]
     try:
-        return json.loads(arguments) if isinstance(arguments, str) else arguments
-    except json.JSONDecodeError:
+        return read_json(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
         return arguments
 
 
@@ -312,6 +329,6 @@ def _canonical(message: Message) -> list[Any]:
     return [
         "assistant",
         content.strip(),
-        # Some clients write the JSON of the arguments anew.
+        # Some clients format the JSON of the arguments differently.
         [[call["name"], json.dumps(_object({"function": call}), sort_keys=True)] for call in calls],
     ]

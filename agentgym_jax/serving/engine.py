@@ -91,6 +91,7 @@ class _Work:
     chunks: Sequence[Sequence[int]]
     options: SamplingOptions
     stop: Sequence[str]
+    stop_ids: frozenset[int]
     on_tokens: OnTokens | None
     future: "concurrent.futures.Future[Generation]"
     num_reported: int = 0
@@ -107,6 +108,7 @@ class Engine:
     Attributes:
       num_waiting: Number of requests that wait for a cache row.
       cache_length: Maximum number of tokens of a sequence.
+      vocab_size: Number of token ids of the model.
       decode_text: Function from token ids to text.
     """
 
@@ -115,6 +117,7 @@ class Engine:
     ):
         """Creates a stopped engine; at most `max_waiting` requests may wait for a row."""
         self.cache_length = sampler.cache_length
+        self.vocab_size = sampler.policy.config.vocab_size
         self._sampler = sampler
         self.decode_text = decode_text
         self._max_waiting = max_waiting
@@ -170,6 +173,7 @@ class Engine:
         options: SamplingOptions,
         stop: Sequence[str] = (),
         on_tokens: OnTokens | None = None,
+        stop_ids: Sequence[int] = (),
     ) -> Pending:
         """Appends `chunks` to a sequence without another open request, and samples an answer.
 
@@ -188,7 +192,8 @@ class Engine:
                 "context_length_exceeded",
                 "messages",
             )
-        work = _Work(sequence, chunks, options, stop, on_tokens, concurrent.futures.Future())
+        future: concurrent.futures.Future[Generation] = concurrent.futures.Future()
+        work = _Work(sequence, chunks, options, stop, frozenset(stop_ids), on_tokens, future)
         work.future.set_running_or_notify_cancel()  # only the engine may complete it
         with self._lock:
             if not self._is_running:
@@ -278,7 +283,7 @@ class Engine:
     def _report(self) -> None:
         """Passes new tokens to callbacks and ends answers that contain a stop string."""
         for row, work in list(self._active.items()):
-            if work.on_tokens is None and not work.stop:
+            if work.on_tokens is None and not work.stop and not work.stop_ids:
                 continue
             tokens, logprobs = self._sampler.partial_turn(row)
             if len(tokens) == work.num_reported:
@@ -291,10 +296,12 @@ class Engine:
                 _tell(work, tokens, logprobs)
 
     def _find_stop(self, work: _Work, tokens: Sequence[int]) -> tuple[int, str] | None:
-        """Returns the number of tokens up to the first stop string, and the text before it."""
+        """Returns the number of tokens up to the first stop, and the text before it."""
+        id_at = next((i for i, token in enumerate(tokens) if token in work.stop_ids), None)
+        tokens = tokens[:id_at]
         text = self.decode_text(tokens) if work.stop else ""
         if not any(stop in text for stop in work.stop):
-            return None
+            return None if id_at is None else (id_at + 1, self.decode_text(tokens))
         count = next(
             n
             for n in range(1, len(tokens) + 1)
@@ -325,7 +332,6 @@ class Engine:
         sequence.answers.append(Answer(start, len(sequence), text, turn.is_stopped, is_cut))
         del self._active[row]
         self._idle[row] = sequence
-        _tell(work, turn.tokens, turn.logprobs)
         result = Generation(
             prompt_ids=prompt,
             token_ids=turn.tokens,

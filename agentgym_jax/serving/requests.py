@@ -40,6 +40,7 @@ class Sampling:
       top_p: Probability mass of the likeliest tokens that may be sampled; 1 allows all.
       max_tokens: Maximum number of sampled tokens.
       stop: Strings that end the text; the text ends before the first of them.
+      stop_ids: Token ids that end the text, besides the model's own; the text ends before them.
       seed: Random seed; requests with the same seed and prompt have the same result.
     """
 
@@ -48,6 +49,7 @@ class Sampling:
     top_p: float | None = None
     max_tokens: int | None = None
     stop: Sequence[str] = ()
+    stop_ids: Sequence[int] = ()
     seed: int | None = None
 
 
@@ -73,7 +75,7 @@ class Generation:
 
 
 # Called with the ids and log-probabilities sampled so far, in the thread of the engine, so it must
-# not block. The last call comes before the future is done.
+# not block. Only the result has the last tokens: they may contain a stop token or stop string.
 OnTokens = Callable[[Sequence[int], Sequence[float]], None]
 
 

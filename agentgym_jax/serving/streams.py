@@ -4,10 +4,12 @@ import asyncio
 import concurrent.futures
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Any, Protocol
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from agentgym_jax.serving import wire
 from agentgym_jax.serving.requests import Generation, OnTokens
@@ -31,6 +33,27 @@ class Progress:
                 self._loop.call_soon_threadsafe(self.changed.set)
 
         return store
+
+
+class EventResponse(StreamingResponse):
+    """Response with server-sent events that always ends its requests."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, content: AsyncGenerator[str, None], close: Callable[[], None]):
+        """Creates the response; it calls `close` once, also if the client is gone before it."""
+        super().__init__(content, headers={"Cache-Control": "no-cache"})
+        self._content = content
+        self._close = close
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the events."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._close()
+            with contextlib.suppress(RuntimeError):  # it is still running after a cancellation
+                await self._content.aclose()
 
 
 class Format(Protocol):
@@ -67,7 +90,7 @@ async def events(
             await asyncio.wait_for(progress.changed.wait(), watch_s)
         progress.changed.clear()
         if await request.is_disconnected():
-            raise ClientDisconnect
+            return
         for number, future in enumerate(futures):
             if number in ended:
                 continue
@@ -122,11 +145,15 @@ class _Format:
     def _stable(self, tokens: Sequence[int]) -> str:
         return stable_text(self._decode(tokens), has_tools=self._has_tools, stop=self._stop)
 
+    def _prompt(self, result: Generation) -> dict[str, Any]:
+        has_ids = self._body.return_token_ids
+        return {"prompt_token_ids": result.prompt_ids.tolist()} if has_ids else {}
+
     def _usage(self, results: Sequence[Generation]) -> list[str]:
         options = self._body.stream_options
         if options is None or not options.include_usage:
             return []
-        return [self._reply.chunk([], usage=wire.usage(results))]
+        return [self._reply.chunk([], usage=wire.usage(results, self._body.n))]
 
 
 class ChatFormat(_Format):
@@ -139,10 +166,8 @@ class ChatFormat(_Format):
         body: wire.ChatRequest,
         tools: Sequence[Any],
         choice: Callable[[int, Generation], dict[str, Any]],
-        logprobs: Callable[[Generation], dict[str, Any]],
     ):
         super().__init__(reply, decode, body, choice, bool(tools))
-        self._logprobs = logprobs
 
     def begin(self, number: int) -> list[str]:
         """Implements `Format.begin`."""
@@ -162,18 +187,16 @@ class ChatFormat(_Format):
         if calls := message.get("tool_calls"):
             delta = [{"index": i, **call} for i, call in enumerate(calls)]
             found.append(self._chunk(number, {"tool_calls": delta}))
-        extra = {name: whole[name] for name in ("token_ids",) if name in whole}
-        if self._body.logprobs:
-            extra["logprobs"] = self._logprobs(result)
-        return [*found, self._chunk(number, {}, whole["finish_reason"], **extra)]
+        last = {name: value for name, value in whole.items() if name != "message"} | {"delta": {}}
+        return [*found, self._reply.chunk([last], **self._prompt(result))]
 
     def close(self, results: Sequence[Generation]) -> list[str]:
         """Implements `Format.close`."""
         return self._usage(results)
 
-    def _chunk(self, number: int, delta: Any, reason: str | None = None, **extra: Any) -> str:
+    def _chunk(self, number: int, delta: Any) -> str:
         return self._reply.chunk(
-            [{"index": number, "delta": delta, "finish_reason": reason, "logprobs": None} | extra]
+            [{"index": number, "delta": delta, "finish_reason": None, "logprobs": None}]
         )
 
 

@@ -7,11 +7,24 @@ Text for the user.
 """
 
 import json
-import re
 from typing import Any
 
+import pydantic_core
+
 OPENING = "<tool_call>"
-_CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
+_CLOSING = "</tool_call>"
+
+
+def read_json(text: str) -> Any:
+    """Returns the value of a JSON text.
+
+    Raises:
+      ValueError: The text is not JSON, or nothing that can be written as JSON again: numbers beyond
+        float64, single surrogates, more than 200 levels.
+    """
+    value = pydantic_core.from_json(text, allow_inf_nan=False)
+    json.dumps(value, allow_nan=False)
+    return value
 
 
 def parse_tool_calls(text: str) -> tuple[str, list[dict[str, Any]]]:
@@ -20,21 +33,23 @@ def parse_tool_calls(text: str) -> tuple[str, list[dict[str, Any]]]:
     A call has `name` and `arguments`, a JSON text. If any call is malformed, the whole text is
     returned without calls.
     """
-    matches = list(_CALL.finditer(text))
-    if not matches:
-        return text, []
-    calls = []
-    for match in matches:
+    calls, at = [], 0
+    # A regular expression would take quadratic time for many openings without an end.
+    while (start := text.find(OPENING, at)) >= 0:
+        end = text.find(_CLOSING, start)
+        if end < 0:
+            break
+        at = end + len(_CLOSING)
         try:
-            call = json.loads(match[1])
-        except (json.JSONDecodeError, RecursionError):
+            call = read_json(text[start + len(OPENING) : end].strip())
+        except ValueError:
             return text, []
         is_call = isinstance(call, dict) and isinstance(call.get("name"), str)
         arguments = call.get("arguments", {}) if is_call else None
         if not isinstance(arguments, dict):
             return text, []
         calls.append({"name": call["name"], "arguments": json.dumps(arguments, ensure_ascii=False)})
-    return text[: matches[0].start()].rstrip("\n"), calls
+    return (text[: text.index(OPENING)].rstrip("\n") if calls else text), calls
 
 
 def stable_text(text: str, *, has_tools: bool, stop: tuple[str, ...] = ()) -> str:

@@ -1,5 +1,6 @@
 """OpenAI's JSON: checked requests, and the bodies of answers and errors."""
 
+import dataclasses
 import json
 import time
 import uuid
@@ -7,13 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import pydantic
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from agentgym_jax.serving.requests import Generation, RequestError, Sampling
 from agentgym_jax.serving.tool_calls import parse_tool_calls
 
 MAX_CHOICES = 128
 MAX_STOP = 16  # OpenAI allows 4; some clients send more
+_MAX_STOP_LENGTH = 1024  # characters
+_LOWEST_TEMPERATURE = 1e-4  # sampling below it is greedy, because logits would overflow
+_LOWEST_TOP_P = 1e-6  # float32 keeps it above 0
 
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
@@ -44,8 +48,8 @@ class Message(Body):
     """Message of a chat request."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[_Part] | None = None
-    tool_calls: list[_Call] | None = None
+    content: str | Annotated[list[_Part], Field(fail_fast=True)] | None = None
+    tool_calls: Annotated[list[_Call], Field(fail_fast=True)] | None = None
     tool_call_id: str | None = None
 
     def plain(self) -> dict[str, Any]:
@@ -79,6 +83,13 @@ class _StreamOptions(Body):
     include_usage: bool = False
 
 
+_Stop = Annotated[str, Field(min_length=1, max_length=_MAX_STOP_LENGTH)]
+
+
+def _one_if_none(value: Any) -> Any:
+    return 1 if value is None else value
+
+
 class _Common(Body):
     """Fields of all requests that sample."""
 
@@ -87,9 +98,9 @@ class _Common(Body):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
     max_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
-    stop: str | Annotated[list[str], Field(max_length=MAX_STOP)] | None = None
+    stop: _Stop | Annotated[list[_Stop], Field(max_length=MAX_STOP, fail_fast=True)] | None = None
     seed: Seed | None = None
-    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] = 1
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES), BeforeValidator(_one_if_none)] = 1
     stream: bool | None = False
     stream_options: _StreamOptions | None = None
     return_token_ids: bool | None = False
@@ -97,12 +108,18 @@ class _Common(Body):
     def sampling(self, number: int = 0) -> Sampling:
         """Returns the sampling parameters of choice `number`."""
         stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
-        if not all(stop):
-            raise RequestError("stop has an empty string; remove it", param="stop")
+        if any("\ufffd" in word for word in stop):
+            raise RequestError(
+                "stop has the character U+FFFD, which stands for incomplete characters; remove it",
+                param="stop",
+            )
+        temperature, top_p = self.temperature, self.top_p
+        if temperature is not None and temperature < _LOWEST_TEMPERATURE:
+            temperature = 0.0
         return Sampling(
-            temperature=self.temperature,
+            temperature=temperature,
             top_k=None if self.top_k is None else max(0, self.top_k),  # -1 is off in vLLM
-            top_p=self.top_p,
+            top_p=None if top_p is None else max(top_p, _LOWEST_TOP_P),
             max_tokens=self.max_tokens,
             stop=tuple(stop),
             seed=None if self.seed is None else self.seed + number,
@@ -112,8 +129,8 @@ class _Common(Body):
 class ChatRequest(_Common):
     """Body of `/v1/chat/completions`."""
 
-    messages: list[Message] = Field(min_length=1)
-    tools: list[_Tool] | None = None
+    messages: Annotated[list[Message], Field(fail_fast=True)] = Field(min_length=1)
+    tools: Annotated[list[_Tool], Field(fail_fast=True)] | None = None
     tool_choice: Any = None
     max_completion_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     logprobs: bool | None = False
@@ -146,14 +163,19 @@ class ChatRequest(_Common):
         return [tool.model_dump(exclude_none=True) for tool in self.tools or []]
 
 
-TokenIds = list[Annotated[int, Field(ge=0, lt=2**31)]]
+TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(fail_fast=True)]
 
 
 class CompletionRequest(_Common):
     """Body of `/v1/completions`."""
 
-    prompt: str | TokenIds | list[str] | list[TokenIds]
-    logprobs: int | None = None
+    prompt: (
+        str
+        | TokenIds
+        | Annotated[list[str], Field(fail_fast=True)]
+        | Annotated[list[TokenIds], Field(max_length=MAX_CHOICES, fail_fast=True)]
+    )
+    logprobs: Annotated[int, Field(ge=0)] | None = None
     echo: bool | None = False
     suffix: str | None = None
 
@@ -163,6 +185,8 @@ class CompletionRequest(_Common):
             raise RequestError("echo and suffix are not supported; leave them out", param="echo")
         if (self.logprobs or 0) > 1:
             raise RequestError("logprobs above 1 is not supported; set 1", param="logprobs")
+        if not self.prompt:
+            raise RequestError("the prompt is empty; give at least one token", param="prompt")
 
     def prompts(self) -> list[str | list[int]]:
         """Returns one prompt per element of the list."""
@@ -174,6 +198,11 @@ class CompletionRequest(_Common):
 class _GenerateSampling(_Common):
     stop_token_ids: TokenIds | None = None
 
+    def sampling(self, number: int = 0) -> Sampling:
+        """Returns the sampling parameters of choice `number`."""
+        stop_ids = tuple(self.stop_token_ids or ())
+        return dataclasses.replace(super().sampling(number), stop_ids=stop_ids)
+
 
 class GenerateRequest(Body):
     """Body of `/inference/v1/generate`, vLLM's route with token ids in and out."""
@@ -181,6 +210,12 @@ class GenerateRequest(Body):
     model: str | None = None
     token_ids: TokenIds = Field(min_length=1)
     sampling_params: _GenerateSampling = Field(default_factory=_GenerateSampling)
+    stream: bool | None = False
+
+    def check(self) -> None:
+        """Raises RequestError for fields that are valid but not supported."""
+        if self.stream or self.sampling_params.stream:
+            raise RequestError("this route has no streams; leave stream out", param="stream")
 
 
 def parse(kind: type[pydantic.BaseModel], body: bytes) -> Any:
@@ -211,10 +246,12 @@ class Reply:
         }
         self._kind = kind
 
-    def whole(self, choices: Sequence[Mapping[str, Any]], results: Sequence[Generation]) -> dict:
-        """Returns the body of an answer that is not streamed."""
+    def whole(
+        self, choices: Sequence[Mapping[str, Any]], results: Sequence[Generation], n: int
+    ) -> dict:
+        """Returns the body of an answer that is not streamed, with `n` results per prompt."""
         body = {**self._head, "object": self._kind, "choices": list(choices)}
-        return {**body, "usage": usage(results)}
+        return {**body, "usage": usage(results, n)}
 
     def chunk(self, choices: Sequence[Mapping[str, Any]], **fields: Any) -> str:
         """Returns one server-sent event."""
@@ -223,9 +260,9 @@ class Reply:
         return f"data: {json.dumps(body, ensure_ascii=False)}\n\n"
 
 
-def usage(results: Sequence[Generation]) -> dict[str, int]:
-    """Returns the token counts of all choices; their prompt counts once."""
-    prompt = len(results[0].prompt_ids) if results else 0
+def usage(results: Sequence[Generation], n: int) -> dict[str, int]:
+    """Returns the token counts of all choices; the prompt of `n` choices counts once."""
+    prompt = sum(len(result.prompt_ids) for result in results[::n])
     sampled = sum(len(result.token_ids) for result in results)
     return {
         "prompt_tokens": prompt,

@@ -1,0 +1,34 @@
+"""A served tiny model, shared by the tests of a module, and a served fake."""
+
+import jax
+import pytest
+
+from agentgym_jax.text.tokenizer import byte_tokenizer
+from tests.serving.parts import FakeBackend, serving, serving_model, tiny_policy
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    return byte_tokenizer()
+
+
+@pytest.fixture(scope="session")
+def policy(tokenizer):
+    return tiny_policy(tokenizer)
+
+
+@pytest.fixture(scope="session")
+def params(policy):
+    return policy.init(jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def served(compiled_fast, policy, params, tokenizer):
+    with serving_model(policy, params, tokenizer) as server:
+        yield server
+
+
+@pytest.fixture
+def fake(tokenizer):
+    with serving(FakeBackend(tokenizer)) as server:
+        yield server

@@ -1,0 +1,204 @@
+"""A served tiny model, and a chat whose answers and failures are scripted."""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import socket
+import threading
+import time
+
+import httpx
+import numpy as np
+import openai
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.sampling.options import SamplingOptions
+from agentgym_jax.sampling.sampler import Sampler
+from agentgym_jax.serving.app import UnknownEpisodeError, make_app
+from agentgym_jax.serving.backend import ModelBackend
+from agentgym_jax.serving.engine import Engine
+from agentgym_jax.serving.http_server import HttpServer
+from agentgym_jax.serving.requests import Generation, Pending
+from agentgym_jax.text.chat import ChatRenderer
+from agentgym_jax.text.tool_chat import ToolChat
+from tests.builders import decoder_config
+
+MODEL = "tiny"
+ROWS = 4
+CONTEXT = 256
+WAIT_S = 60.0
+
+
+def tiny_policy(tokenizer):
+    """Returns a policy with one narrow layer."""
+    return Policy(
+        decoder_config(
+            vocab_size=tokenizer.vocab_size,
+            hidden_size=16,
+            intermediate_size=32,
+            num_layers=1,
+            num_heads=2,
+            num_kv_heads=1,
+            rope_theta=10000.0,
+        )
+    )
+
+
+class Server:
+    """Running application.
+
+    Attributes:
+      web: HTTP client.
+      url, port: Address.
+    """
+
+    def __init__(self, http, backend, engine=None):
+        self.http, self.backend, self.engine = http, backend, engine
+        self.url = http.url
+        self.port = int(http.url.rsplit(":", 1)[1])
+        self.web = httpx.Client(base_url=http.url, timeout=WAIT_S)
+        self._clients = {}
+
+    def client(self, path="", key="any"):
+        """Returns a client that never repeats a request."""
+        if (path, key) not in self._clients:
+            self._clients[path, key] = openai.OpenAI(**self.settings(path, key))
+        return self._clients[path, key]
+
+    def settings(self, path="", key="any"):
+        """Returns the arguments of a client."""
+        url = f"{self.url}{path}/v1"
+        return dict(base_url=url, api_key=key, max_retries=0, timeout=WAIT_S)
+
+    def close(self):
+        """Closes the connections of all clients."""
+        for client in (self.web, *self._clients.values()):
+            client.close()
+
+    def connect(self):
+        """Returns a plain connection."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_S)
+
+
+async def _tasks(request):
+    return JSONResponse(len(asyncio.all_tasks()))
+
+
+@contextlib.contextmanager
+def serving(backend, *, token="", engine=None):
+    """Serves a backend; `/tasks` answers with the number of tasks of the server."""
+    app = make_app(backend, token=token, routes=[Route("/tasks", _tasks)])
+    with HttpServer(app) as http:
+        server = Server(http, backend, engine)
+        try:
+            yield server
+        finally:
+            server.close()
+
+
+@contextlib.contextmanager
+def serving_model(policy, params, tokenizer, *, rows=ROWS, max_waiting=1000):
+    """Serves a policy; in the end, all rows of its sampler must be free."""
+    renderer = ChatRenderer(tokenizer)
+    sampler = Sampler(
+        policy,
+        rows=rows,
+        cache_length=CONTEXT,
+        buckets=((16, 2), (64, 2)),
+        decode_steps=4,
+        return_after_finished=1,
+        stop_ids=renderer.stop_ids,
+    )
+    sampler.set_params(params, version=7)
+    engine = Engine(sampler, tokenizer.decode, max_waiting=max_waiting)
+    defaults = SamplingOptions(temperature=1.0, max_turn_tokens=CONTEXT, max_tokens=CONTEXT)
+    backend = ModelBackend(
+        engine, ToolChat(renderer, tokenizer), tokenizer, defaults, model_name=MODEL, max_known=16
+    )
+    with engine.running(), serving(backend, engine=engine) as server:
+        yield server
+    assert sampler.free_rows == sampler.rows
+
+
+class FakeBackend:
+    """Backend whose answers are a text in tokens of one byte, or an error.
+
+    Attributes:
+      text: Text of the next answers; None for requests that stay open.
+      errors: Errors of the next calls of `submit`; None for none. Each call removes the first.
+      open: Requests without an answer.
+    """
+
+    model_name = MODEL
+    context_length = 4096
+
+    def __init__(self, tokenizer, text="hello"):
+        self.tokenizer, self.text = tokenizer, text
+        self.errors, self.open, self.cancelled = [], [], 0
+        self._lock = threading.Lock()
+
+    def chat(self, episode):
+        if episode not in (None, "known"):
+            raise UnknownEpisodeError(f"there is no episode {episode}")
+        return self
+
+    def encode(self, text):
+        return self.tokenizer.encode(text)
+
+    def decode(self, ids):
+        return self.tokenizer.decode(ids)
+
+    def load(self):
+        return len(self.open), 0
+
+    def submit_tokens(self, prompt_ids, sampling, on_tokens=None):
+        return self.submit_chat(prompt_ids, [], sampling, on_tokens)
+
+    def submit_chat(self, messages, tools, sampling, on_tokens=None):
+        error = self.errors.pop(0) if self.errors else None
+        if error is not None:
+            raise error
+        future = concurrent.futures.Future()
+
+        def cancel():
+            with self._lock:
+                if not future.done():
+                    self.cancelled += 1
+                    self.open.remove(future)
+                    future.set_exception(concurrent.futures.CancelledError())
+
+        if self.text is None:
+            self.open.append(future)
+        else:
+            ids = np.asarray(self.encode(self.text[:400]), np.int32)  # enough for all streams
+            logprobs = np.full(len(ids), -0.5, np.float32)
+            if on_tokens is not None:
+                threading.Thread(target=self._tell, args=(future, ids, logprobs, on_tokens)).start()
+            else:
+                future.set_result(self._result(ids, logprobs))
+        return Pending(future, cancel)
+
+    def _tell(self, future, ids, logprobs, on_tokens):
+        for i in range(1, len(ids)):
+            on_tokens(ids[:i].tolist(), logprobs[:i].tolist())
+            time.sleep(0.001)
+        future.set_result(self._result(ids, logprobs))
+
+    def _result(self, ids, logprobs):
+        prompt = np.asarray([1, 2, 3], np.int32)
+        return Generation(prompt, ids, logprobs, self.text, "stop", 0)
+
+
+def user(text):
+    """Returns the message of a user."""
+    return {"role": "user", "content": text}
+
+
+def wait_until(is_true, what):
+    """Waits until a function returns True."""
+    deadline = time.monotonic() + WAIT_S
+    while not is_true():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)

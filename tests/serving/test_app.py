@@ -1,0 +1,284 @@
+"""The HTTP application with OpenAI's client and a real engine: answers, streams and metrics."""
+
+import asyncio
+import concurrent.futures
+import math
+
+import openai
+import prometheus_client.parser
+import pytest
+
+from agentgym_jax.serving.requests import NotServingError, OverloadedError, RequestError
+from tests.serving.parts import CONTEXT, MODEL, FakeBackend, serving, user
+
+IDS = {"return_token_ids": True}
+LOOK = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+
+
+def ask(server, text="go north", **options):
+    options = {"max_tokens": 30, "seed": 5} | options
+    return server.client().chat.completions.create(model=MODEL, messages=[user(text)], **options)
+
+
+def join(chunks):
+    """Returns text, finish reasons and usage of a stream of one choice."""
+    text, reasons, usage = "", [], None
+    for chunk in chunks:
+        usage = chunk.usage or usage
+        for choice in chunk.choices:
+            text += getattr(choice, "delta", choice).content or "" if choice.delta else ""
+            reasons += [choice.finish_reason] if choice.finish_reason else []
+    return text, reasons, usage
+
+
+def test_the_same_seed_has_the_same_answer(served):
+    first, second, other = ask(served), ask(served), ask(served, seed=6)
+    assert first.choices[0].message.content == second.choices[0].message.content
+    assert first.choices[0].message.content != other.choices[0].message.content
+    assert first.choices[0].message.role == "assistant"
+    assert first.object == "chat.completion"
+    assert first.model == MODEL
+    usage = first.usage
+    assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
+    assert 1 <= usage.completion_tokens <= 30
+
+
+def test_the_seed_holds_for_a_continued_conversation(served):
+    def play(seed):
+        first = ask(served, "a door").choices[0].message.content
+        messages = [user("a door"), {"role": "assistant", "content": first}, user("go on")]
+        answer = served.client().chat.completions.create(
+            model=MODEL, messages=messages, seed=seed, max_tokens=20, extra_body=IDS
+        )
+        return answer.prompt_token_ids, answer.choices[0].token_ids
+
+    first, again, other = play(8), play(8), play(9)
+    assert first == again
+    assert first[0] == other[0]
+    assert first[1] != other[1]
+
+
+def test_choices_differ_and_choice_i_has_the_answer_of_seed_plus_i(served):
+    several = ask(served, n=3)
+    texts = [choice.message.content for choice in several.choices]
+    assert [choice.index for choice in several.choices] == [0, 1, 2]
+    assert len(set(texts)) == 3
+    assert texts[2] == ask(served, seed=7).choices[0].message.content
+    assert several.usage.prompt_tokens == ask(served).usage.prompt_tokens
+
+
+def test_max_tokens_and_stop_strings_end_an_answer(served):
+    whole = ask(served, max_tokens=60)
+    assert ask(served, max_tokens=3).usage.completion_tokens == 3
+    assert ask(served, max_tokens=3).choices[0].finish_reason == "length"
+    assert ask(served, max_completion_tokens=3, max_tokens=None).usage.completion_tokens == 3
+    text = whole.choices[0].message.content
+    stop = next(text[i : i + 2] for i in range(4, 50) if "\ufffd" not in text[i : i + 2])
+    for form in (stop, [stop], ["not there", stop]):
+        cut = ask(served, max_tokens=60, stop=form).choices[0]
+        assert cut.message.content == text[: text.index(stop)]
+        assert cut.finish_reason == "stop"
+
+
+def test_each_token_has_a_finite_logprob_and_its_id(served):
+    answer = ask(served, logprobs=True, extra_body=IDS)
+    choice = answer.choices[0]
+    assert len(choice.logprobs.content) == answer.usage.completion_tokens
+    assert all(math.isfinite(t.logprob) and t.logprob <= 0 for t in choice.logprobs.content)
+    assert len(choice.token_ids) == answer.usage.completion_tokens
+    assert len(answer.prompt_token_ids) == answer.usage.prompt_tokens
+    greedy = ask(served, temperature=1e-30, logprobs=True)
+    assert all(math.isfinite(t.logprob) for t in greedy.choices[0].logprobs.content)
+    assert ask(served, temperature=0).choices[0].message == greedy.choices[0].message
+    ask(served, top_p=1e-300, logprobs=True)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("tools", [None, LOOK])
+def test_a_stream_has_the_text_of_the_whole_answer(served, seed, tools):
+    options = {"seed": seed, "max_tokens": 100, "logprobs": True, "extra_body": IDS}
+    options |= {"tools": tools} if tools else {}
+    whole = ask(served, **options)
+    chunks = list(ask(served, stream=True, stream_options={"include_usage": True}, **options))
+    text, reasons, usage = join(chunks)
+    choice = whole.choices[0]
+    assert text == choice.message.content
+    assert reasons == [choice.finish_reason]
+    assert usage == whole.usage
+    last = next(c for c in reversed(chunks) if c.choices)
+    assert last.choices[0].token_ids == choice.token_ids
+    assert last.prompt_token_ids == whole.prompt_token_ids
+    assert last.choices[0].logprobs.model_dump() == choice.logprobs.model_dump()
+
+
+def test_streamed_choices_are_those_of_the_whole_answer(served):
+    texts = [""] * 3
+    for chunk in ask(served, n=3, stream=True, stop=["q"]):
+        for choice in chunk.choices:
+            texts[choice.index] += choice.delta.content or ""
+    assert texts == [c.message.content for c in ask(served, n=3, stop=["q"]).choices]
+
+
+def test_the_asynchronous_client_works(served):
+    async def run():
+        async with openai.AsyncOpenAI(**served.settings()) as client:
+            create = client.chat.completions.create
+            options = {"model": MODEL, "messages": [user("go north")], "seed": 5, "max_tokens": 30}
+            stream = await create(stream=True, **options)
+            chunks = [chunk async for chunk in stream]
+            return await create(**options), chunks
+
+    whole, chunks = asyncio.run(run())
+    assert join(chunks)[0] == whole.choices[0].message.content
+
+
+def test_completions_take_texts_and_token_ids(served, tokenizer):
+    create = served.client().completions.create
+    options = {"model": MODEL, "max_tokens": 12, "seed": 3, "logprobs": 1}
+    text = create(prompt="abc", **options)
+    ids = create(prompt=tokenizer.encode("abc"), **options)
+    several = create(prompt=["abc", "abcdef"], n=2, **options)
+    assert text.choices[0].text == ids.choices[0].text == several.choices[0].text
+    assert len(text.choices[0].logprobs.token_logprobs) == text.usage.completion_tokens
+    assert [choice.index for choice in several.choices] == [0, 1, 2, 3]
+    assert several.usage.prompt_tokens == 3 + 6
+    lists = create(prompt=[tokenizer.encode("abc"), [1, 2]], **options)
+    assert lists.choices[0].text == text.choices[0].text
+    streamed = create(prompt="abc", stream=True, stream_options={"include_usage": True}, **options)
+    chunks = list(streamed)
+    assert "".join(c.text for chunk in chunks for c in chunk.choices) == text.choices[0].text
+    assert chunks[-1].usage == text.usage
+
+
+def test_token_requests_have_the_shape_of_vllm(served, tokenizer):
+    body = {"model": MODEL, "token_ids": [1, 2, 3], "sampling_params": {"seed": 1, "max_tokens": 9}}
+    url = "/inference/v1/generate"
+    answer = served.web.post(url, json=body).json()
+    (choice,) = answer["choices"]
+    assert 1 <= len(choice["token_ids"]) <= 9
+    assert len(choice["logprobs"]["content"]) == len(choice["token_ids"])
+    assert all(entry["logprob"] <= 0 for entry in choice["logprobs"]["content"])
+    assert choice["finish_reason"] in ("stop", "length")
+    assert answer["prompt_token_ids"] == [1, 2, 3]
+    stop_id = choice["token_ids"][4]
+    body["sampling_params"]["stop_token_ids"] = [stop_id]
+    (cut,) = served.web.post(url, json=body).json()["choices"]
+    at = choice["token_ids"].index(stop_id)
+    assert cut["token_ids"] == choice["token_ids"][: at + 1]
+    assert cut["finish_reason"] == "stop"
+    several = body | {"sampling_params": {"seed": 1, "max_tokens": 9, "n": 2}}
+    first, second = served.web.post(url, json=several).json()["choices"]
+    assert first == choice
+    assert second["token_ids"] != choice["token_ids"]
+    assert served.web.post(url, json=body | {"stream": True}).status_code == 400
+    assert served.web.post(url, json=body | {"model": "other"}).status_code == 400
+
+
+def test_many_clients_get_the_answers_that_they_get_alone(served):
+    def run(seed):
+        answer = ask(served, f"task {seed}", seed=seed, max_tokens=8 + seed % 20, extra_body=IDS)
+        return answer.choices[0].token_ids
+
+    alone = [run(seed) for seed in range(64)]
+    with concurrent.futures.ThreadPoolExecutor(64) as threads:
+        assert list(threads.map(run, range(64))) == alone
+
+
+def test_models_and_health_are_listed(served):
+    (model,) = served.client().models.list().data
+    assert model.id == MODEL
+    assert model.max_model_len == CONTEXT
+    health = served.web.get("/health").json()
+    assert health == {"status": "ok", "running": 0, "waiting": 0}
+
+
+def metrics(server):
+    """Returns the values of all metrics by name and labels."""
+    text = server.web.get("/metrics").text
+    families = prometheus_client.parser.text_string_to_metric_families(text)
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_metrics_count_requests_and_tokens(served):
+    before = metrics(served)
+    answers = [ask(served), ask(served, n=2)]
+    list(ask(served, stream=True))
+    ask_wrong = served.web.post("/v1/chat/completions", content=b"{")
+    assert ask_wrong.status_code == 400
+    after = metrics(served)
+
+    def gain(*name):
+        return after[name] - before.get(name, 0)
+
+    route = "/v1/chat/completions"
+    assert gain("agentgym_requests_total", route, "200") == 3
+    assert gain("agentgym_requests_total", route, "400") == 1
+    assert gain("agentgym_request_seconds_count", route) == 4
+    sampled = sum(answer.usage.completion_tokens for answer in answers)
+    first = answers[0].usage.completion_tokens
+    assert gain("agentgym_sampled_tokens_total") == sampled + first
+    assert after[("agentgym_requests_running",)] == after[("agentgym_requests_waiting",)] == 0
+
+
+def test_labels_of_metrics_are_patterns_of_routes(fake):
+    for i in range(20):
+        fake.web.get(f"/nowhere/{i}")
+        fake.web.get(f"/episodes/e{i}/v1/models")
+        fake.web.get(f"/episodes/e{i}/v1/completions")
+    routes = {name[1] for name in metrics(fake) if name[0] == "agentgym_requests_total"}
+    episode = "/episodes/{episode}/v1"
+    assert routes <= {"unknown", f"{episode}/models", f"{episode}/completions", "/metrics"}
+    assert {"unknown", f"{episode}/models"} <= routes
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "code"),
+    [
+        (OverloadedError("busy"), openai.RateLimitError, "overloaded"),
+        (NotServingError("update"), openai.InternalServerError, "not_serving"),
+        (RequestError("no", "some_code", "messages"), openai.BadRequestError, "some_code"),
+        (RuntimeError("bug"), openai.InternalServerError, "internal"),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"stream": True}, {"n": 3}])
+def test_errors_of_the_policy_become_errors_of_the_client(fake, error, kind, code, options):
+    fake.backend.text = None
+    fake.backend.errors = [*[None] * (options.get("n", 1) - 1), error]
+    with pytest.raises(kind) as caught:
+        ask(fake, **options)
+    assert caught.value.body["code"] == code
+    assert set(caught.value.body) == {"message", "type", "param", "code"}
+    assert not fake.backend.open  # the choices that were submitted before are cancelled
+    if isinstance(error, NotServingError):
+        assert caught.value.status_code == 503
+        assert caught.value.response.headers["retry-after"] == "5"
+
+
+def test_an_error_during_a_stream_is_its_last_event(fake):
+    fake.backend.text = None
+    stream = ask(fake, stream=True)
+    next(iter(stream))
+    fake.backend.open.pop().set_exception(NotServingError("the policy is updated"))
+    with pytest.raises(openai.APIError, match="the policy is updated"):
+        list(stream)
+
+
+def test_episodes_have_routes_of_their_own(fake):
+    assert fake.client(path="/episodes/known").models.list().data
+    with pytest.raises(openai.NotFoundError, match="no episode other"):
+        fake.client(path="/episodes/other").models.list()
+    with pytest.raises(openai.NotFoundError):
+        fake.client(path="/nowhere").models.list()
+
+
+def test_requests_need_the_token(tokenizer):
+    with serving(FakeBackend(tokenizer), token="secret") as server:
+        assert server.client(key="secret").models.list().data
+        with pytest.raises(openai.AuthenticationError, match="bearer token"):
+            server.client(key="wrong").models.list()
+        assert server.web.get("/metrics").status_code == 401
+        assert server.web.get("/health").status_code == 200

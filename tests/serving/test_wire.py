@@ -1,0 +1,232 @@
+"""Bodies of requests: every wrong one is answered with the field at fault, never with a 500."""
+
+import json
+import time
+import warnings
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from agentgym_jax.serving import wire
+from agentgym_jax.serving.app import MAX_BODY
+from agentgym_jax.serving.requests import RequestError
+from tests.serving.parts import CONTEXT, user
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # suppresses the library's warnings about its own dependencies
+    import schemathesis
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+GENERATE = "/inference/v1/generate"
+ASK = {"messages": [user("hi")], "max_tokens": 2}
+SAMPLE = {"token_ids": [1], "sampling_params": {"max_tokens": 2}}
+DEEP = "[" * 100_000
+
+
+def refused(answer, status=400):
+    """Returns the error of an answer."""
+    assert answer.status_code == status, answer.text
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["message"]
+    return error
+
+
+@pytest.mark.parametrize(
+    ("changes", "param"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": None}, "messages"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, "messages.0.role"),
+        ({"messages": [user("x" * CONTEXT)]}, "messages"),
+        ({"messages": [{"role": "assistant", "content": "x"}]}, "messages"),
+        ({"model": "other"}, "model"),
+        ({"model": 1}, "model"),
+        ({"tools": [{"type": "function"}]}, "tools.0.function"),
+        ({"tools": {}}, "tools"),
+        ({"tools": [{"type": "function", "function": {"name": ""}}]}, "tools.0.function.name"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"top_logprobs": 5}, "top_logprobs"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"temperature": -1}, "temperature"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"top_p": 0}, "top_p"),
+        ({"top_p": 1.5}, "top_p"),
+        ({"top_k": -2}, "top_k"),
+        ({"top_k": 2**31}, "top_k"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": -(10**30)}, "max_tokens"),
+        ({"max_tokens": 1.5}, "max_tokens"),
+        ({"n": 0}, "n"),
+        ({"n": wire.MAX_CHOICES + 1}, "n"),
+        ({"seed": 2**63}, "seed"),
+        ({"stop": ""}, None),
+        ({"stop": ["x"] * (wire.MAX_STOP + 1)}, None),
+        ({"stop": "x" * 2000}, None),
+        ({"stop": "\ufffd"}, "stop"),
+        ({"stream": 7}, "stream"),
+        ({"stream_options": 7}, "stream_options"),
+    ],
+)
+def test_wrong_fields_are_named(served, changes, param):
+    error = refused(served.web.post(CHAT, json=ASK | changes))
+    assert error["type"] == "invalid_request_error"
+    assert param is None or error["param"] == param
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{name: None for name in ("n", "stop", "tools", "seed", "top_p", "stream", "logprobs")}]
+    + [{"top_k": -1}, {"unknown": {"a": [1]}}, {"stop": []}, {"tools": []}, {"top_logprobs": 0}]
+    + [{"messages": [user([{"type": "text", "text": "hi"}])]}, {"seed": -(2**63)}]
+    + [{"messages": [{"role": "developer", "content": "be kind"}, user("hi")]}]
+    + [{"messages": [user("<|im_end|>\x00\u2028")]}],
+)
+def test_fields_of_usual_clients_are_accepted(served, changes):
+    answer = served.web.post(CHAT, json=ASK | changes)
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize(
+    ("route", "body"),
+    [
+        *((TEXT, {"prompt": prompt}) for prompt in ("", [], [[]], [""], 5, None, [1, "a"], {})),
+        *((TEXT, {"prompt": [token]}) for token in (-1, 1.5, 300, 2**31, 10**40)),
+        (TEXT, {"prompt": "x", "echo": True}),
+        (TEXT, {"prompt": "x", "logprobs": 2}),
+        (TEXT, {"prompt": "x", "logprobs": -1}),
+        (TEXT, {"prompt": ["x"] * 100, "n": 2}),
+        (TEXT, {"prompt": "x" * CONTEXT}),
+        *((GENERATE, {"token_ids": ids}) for ids in ([], [-1], [300], ["a"], None, [[1]])),
+        (GENERATE, {"token_ids": [1] * CONTEXT}),
+        (GENERATE, {"token_ids": [1], "sampling_params": {"stop_token_ids": [-1]}}),
+        (GENERATE, {"token_ids": [1], "sampling_params": {"n": 1000}}),
+        (GENERATE, {"token_ids": [1], "sampling_params": 5}),
+    ],
+)
+def test_wrong_prompts_are_refused(served, route, body):
+    refused(served.web.post(route, json=body))
+
+
+@pytest.mark.parametrize("route", [CHAT, TEXT, GENERATE])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"{", b"null", b"[]", b'"x"', b"NaN", b"\xff\xfe\x00", b"\x00" * 1000),
+        *(DEEP.encode(), b'{"messages": ' + DEEP.encode(), b'{"a":' * 100_000),
+        b'{"messages": [{"role": "user", "content": "\\ud800"}], "prompt": "\\ud800"}',
+        b'{"n": NaN, "messages": [], "prompt": "x", "token_ids": NaN}',
+        b'{"max_tokens": %s}' % (b"9" * 10_000),
+    ],
+)
+def test_broken_json_is_refused(served, route, body):
+    refused(served.web.post(route, content=body))
+
+
+def nested(depth):
+    """Returns an object with `depth` levels."""
+    value = {}
+    for _ in range(depth):
+        value = {"properties": value}
+    return value
+
+
+@pytest.mark.parametrize("parameters", [nested(180), {"maximum": 10**4000}, {"a": float("inf")}])
+def test_odd_tools_cause_no_server_errors(served, parameters):
+    tool = {"type": "function", "function": {"name": "look", "parameters": parameters}}
+    call = {"id": "1", "function": {"name": "look", "arguments": parameters}}
+    messages = [user("<|im_end|>"), {"role": "assistant", "tool_calls": [call]}, user("and?")]
+    body = json.dumps(ASK | {"tools": [tool], "messages": messages})
+    assert served.web.post(CHAT, content=body).status_code in (200, 400)
+
+
+def test_a_body_beyond_the_limit_is_refused_and_the_server_lives(served):
+    answer = served.web.post(CHAT, content=b"x" * (33 * 2**20))
+    error = refused(answer, 413)
+    assert error["code"] == "too_large"
+    assert str(MAX_BODY) in error["message"]
+
+    def parts():
+        for _ in range(33):
+            yield b"x" * 2**20
+
+    refused(served.web.post(CHAT, content=parts()), 413)
+    assert served.web.post(CHAT, json=ASK).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("route", "body"),
+    [
+        (TEXT, b'{"prompt": [%s-1]}' % (b"-1," * 8_000_000)),
+        (CHAT, b'{"messages": [%s{}]}' % (b"{}," * 8_000_000)),
+        (CHAT, b'{"messages": [{"role": "user", "content": "%s"}]}' % (b"x" * 30_000_000)),
+        (TEXT, b'{"prompt": "%s"}' % (b"x" * 30_000_000)),
+        (CHAT, b'{"messages": [{"role": "user", "content": [%s]}]}' % (b"1," * 8_000_000 + b"1")),
+    ],
+    ids=["numbers", "messages", "message", "text", "parts"],
+)
+def test_large_wrong_bodies_are_refused_quickly(served, route, body):
+    started = time.monotonic()
+    refused(served.web.post(route, content=body))
+    assert time.monotonic() - started < 20  # a list of all errors would need gigabytes
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [
+    ("GET", CHAT, 405), ("DELETE", CHAT, 405), ("POST", "/v1/models", 405),
+    ("GET", "/nothing", 404), ("POST", "/v1/embeddings", 404),
+    ("POST", "/episodes/x/v1/chat/completions", 404), ("GET", "/episodes/%00%ff/v1/models", 404),
+])  # fmt: skip
+def test_wrong_routes_are_refused(served, method, path, status):
+    body = {"json": ASK} if method == "POST" else {}
+    refused(served.web.request(method, path, **body), status)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=5,
+)
+
+
+@pytest.mark.parametrize("kind", [wire.ChatRequest, wire.CompletionRequest, wire.GenerateRequest])
+def test_any_json_is_parsed_or_refused(kind):
+    names = [*kind.model_fields, "role", "content"]
+
+    @hypothesis.settings(max_examples=50, deadline=None, derandomize=True, database=None)
+    @hypothesis.given(st.dictionaries(st.sampled_from(names), json_values), st.booleans())
+    def parse(fields, is_complete):
+        valid = {"messages": [user("x")], "prompt": "x", "token_ids": [1]} if is_complete else {}
+        try:
+            body = wire.parse(kind, json.dumps(valid | fields).encode())
+            body.check()
+            getattr(body, "sampling_params", body).sampling(3)
+        except RequestError as error:
+            assert str(error)
+
+    parse()
+
+
+@pytest.mark.slow
+def test_requests_generated_from_the_description_cause_no_server_errors(served):
+    schema = schemathesis.openapi.from_dict(served.web.get("/openapi.json").json())
+    schema.config.update(base_url=served.url)
+    for operation in [result.ok() for result in schema.get_all_operations()]:
+        for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
+
+            @hypothesis.settings(
+                max_examples=40,
+                deadline=None,
+                database=None,
+                derandomize=True,
+                suppress_health_check=list(hypothesis.HealthCheck),
+            )
+            @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
+            def ask(case):
+                answer = case.call()
+                assert answer.status_code < 500, (case, answer.text)
+
+            try:
+                ask()
+            except hypothesis.errors.Unsatisfiable:
+                continue  # a route without parameters has no invalid request
