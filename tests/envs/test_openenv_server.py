@@ -183,9 +183,15 @@ def test_an_unknown_task_is_a_typed_error(session, data):
     assert session.reset(data_idx=0)["done"] is False
 
 
-def test_a_step_needs_a_reset(session):
-    answer = session.send({"type": "step", "data": {"text": "open"}})
-    assert_error(answer, messages.EXECUTION_ERROR, ErrorKind.NOT_RESET)
+# TextCraft's sessions start with a task, as at AgentGym.
+@pytest.mark.parametrize("module", ["door", ENVIRONMENTS["textcraft"].module])
+def test_a_step_needs_a_reset(module):
+    with serving_openenv(module) as client, connected(client) as websocket:
+        session = Session(websocket)
+        for data in ({"seed": -1}, {"task_id": "moon_1"}):
+            answer = session.send({"type": "step", "data": {"text": "inventory"}})
+            assert_error(answer, messages.EXECUTION_ERROR, ErrorKind.NOT_RESET)
+            assert session.send({"type": "reset", "data": data})["type"] == "error"
 
 
 def test_a_simulator_that_fails_costs_one_episode(session):
@@ -194,6 +200,7 @@ def test_a_simulator_that_fails_costs_one_episode(session):
     assert_error(crash, messages.EXECUTION_ERROR, ErrorKind.SIMULATOR)
     lost = session.send({"type": "step", "data": {"text": "open"}})
     assert_error(lost, messages.EXECUTION_ERROR, ErrorKind.NOT_RESET)
+    assert session.send({"type": "state"})["data"]["episode_id"] is None
     session.reset(data_idx=0)
     assert session.step("open")["reward"] == 1
 

@@ -133,9 +133,13 @@ class Connection:
 
     @property
     def _open(self) -> int:
-        if self._session is None:
+        """Returns the session, which must have an episode of this connection.
+
+        Some environments start a task when a session is created; nobody chose that task.
+        """
+        if self._session is None or self._episode_id is None:
             raise EnvironmentFault(
-                ErrorKind.NOT_RESET, "the session of this connection was lost. Send a reset."
+                ErrorKind.NOT_RESET, "this connection has no episode, or has lost it. Send a reset."
             )
         return self._session
 
@@ -145,6 +149,7 @@ class Connection:
 
     async def _close_session(self) -> None:
         session, self._session = self._session, None
+        self._episode_id = None
         if session is None:
             return
         try:
