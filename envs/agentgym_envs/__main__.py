@@ -1,6 +1,7 @@
 """Command line: serves an environment over HTTP, records demonstrations, checks an environment.
 
 python -m agentgym_envs textcraft --port 36001
+python -m agentgym_envs textcraft --protocol=openenv
 python -m agentgym_envs demonstrations babyai --tasks 0,1,2 --agent expert --out demos.jsonl
 python -m agentgym_envs check textcraft
 python -m agentgym_envs prepare searchqa
@@ -18,11 +19,14 @@ from collections.abc import Sequence
 from agentgym_envs import demonstrations
 from agentgym_envs.base import options, serve
 from agentgym_envs.base.environment import SetupError
+from agentgym_envs.base.openenv import server as openenv_server
+from agentgym_envs.base.openenv.application import create_openenv_app
 from agentgym_envs.base.served import load_environment
 from agentgym_envs.base.server import create_app
 from agentgym_envs.conformance import suite
 from agentgym_envs.registry import ENVIRONMENTS, find
 
+PROTOCOLS = ["agentgym", "openenv"]
 LOG_LEVELS = ["debug", "info", "warning", "error"]
 
 
@@ -30,7 +34,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """Returns the argument parser, with one more command if the first argument is a module."""
     parser = argparse.ArgumentParser(
         prog="python -m agentgym_envs",
-        description="Environment servers that speak AgentGym's HTTP protocol.",
+        description="Environment servers that speak AgentGym's HTTP protocol or OpenEnv's.",
         epilog="Instead of a name, every command takes the module of another environment, such as "
         "my_envs.guess: it must be importable and offer make_served_environment().",
     )
@@ -57,6 +61,12 @@ def _add_server_options(parser: argparse.ArgumentParser, port: int) -> None:
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on; others need --token-file")
     add("--port", type=int, default=port, help="0 takes a free port; the ready line names it")
+    add(
+        "--protocol",
+        choices=PROTOCOLS,
+        default="agentgym",
+        help="wire format; openenv has WebSocket sessions and works with OpenEnv's clients",
+    )
     add("--compat", action="store_true", help="behave as AgentGym's server, oddities included")
     add("--workers", type=int, default=1, help="processes that hold the environments")
     add("--capacity", type=int, default=1024, help="sessions alive at once")
@@ -184,23 +194,27 @@ def _serve(args: argparse.Namespace) -> int:
     serve.check_exposure(args.host, token)
     module = find(args.command).module
     chosen = options.parse(args.option)
-    app = create_app(
-        module,
-        compat=args.compat,
-        workers=args.workers,
-        capacity=args.capacity,
-        idle_seconds=args.idle_seconds,
-        max_body_bytes=args.max_body_bytes,
-        busy_seconds=args.busy_seconds,
-        step_seconds=args.step_seconds,
-        token=token,
-        host_names=args.allow_host,
-        options=chosen,
-    )
     name = (
         args.command if args.command in ENVIRONMENTS else load_environment(module, chosen).spec.name
     )
-    serve.run(app, name, args.host, args.port, args.parent_pid)
+    common = {
+        "workers": args.workers,
+        "capacity": args.capacity,
+        "idle_seconds": args.idle_seconds,
+        "max_body_bytes": args.max_body_bytes,
+        "busy_seconds": args.busy_seconds,
+        "step_seconds": args.step_seconds,
+        "token": token,
+        "host_names": args.allow_host,
+        "options": chosen,
+    }
+    place = (name, args.host, args.port, args.parent_pid)
+    if args.protocol == "openenv":
+        if args.compat:
+            raise ValueError("--compat is for AgentGym's protocol; drop it or --protocol=openenv")
+        serve.run(create_openenv_app(module, **common), *place, openenv_server.answer)
+    else:
+        serve.run(create_app(module, compat=args.compat, **common), *place, serve.answer)
     return 0
 
 

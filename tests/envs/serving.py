@@ -7,6 +7,8 @@ import threading
 import httpx
 
 from agentgym_envs.base import serve
+from agentgym_envs.base.openenv import server as openenv_server
+from agentgym_envs.base.openenv.application import create_openenv_app
 from agentgym_envs.base.server import create_app
 
 OPTIONS = {
@@ -30,10 +32,20 @@ def serving(module, **changes):
 
 
 @contextlib.contextmanager
-def serving_application(application, **options):
+def serving_openenv(module, **changes):
+    """Yields an HTTP client for a server in OpenEnv's protocol; stops the server afterwards."""
+    options = {name: value for name, value in OPTIONS.items() if name != "compat"}
+    application = create_openenv_app(module, **{**options, **changes})
+    with serving_application(application, answer=openenv_server.answer) as client:
+        client.get("/health")  # this request is answered as soon as the workers are ready
+        yield client
+
+
+@contextlib.contextmanager
+def serving_application(application, answer=serve.answer, **options):
     """Yields an HTTP client for a server of an application.
 
-    `options` are the arguments of `serve.answer`.
+    `options` are the arguments of `answer`.
     """
     listener = serve.bind("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -41,7 +53,7 @@ def serving_application(application, **options):
     stop = asyncio.Event()
     thread = threading.Thread(
         target=loop.run_until_complete,
-        args=(serve.answer(application, listener, stop, "", **options),),
+        args=(answer(application, listener, stop, "", **options),),
         daemon=True,
     )
     thread.start()

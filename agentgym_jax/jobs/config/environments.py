@@ -36,6 +36,7 @@ class EnvironmentSettings:
 
     Attributes:
       url: Address of a running server; if empty, this run starts a server.
+      protocol: Protocol of the server at `url`: `openenv` for OpenEnv's; if empty, AgentGym's.
       module: Python module of the environment to start, with a function
           `make_served_environment()`; empty selects the shipped module.
       options: Options of the environment to start, as for the server's flag `--option`.
@@ -50,6 +51,7 @@ class EnvironmentSettings:
     """
 
     url: str
+    protocol: Annotated[str, OneOf(("", "openenv"))]
     module: str
     options: Mapping[str, Any]
     train: Mapping[str, Any]
@@ -66,6 +68,11 @@ class EnvironmentSettings:
             raise ValueError(
                 f"url={self.url!r} and module={self.module!r}: give only one of them, the "
                 "address of a running server or an environment to start"
+            )
+        if self.protocol and not self.url:
+            raise ValueError(
+                f"protocol={self.protocol!r} without url: give the address of a running server, or "
+                "protocol='' to start one"
             )
         if self.url and self.options:
             raise ValueError(

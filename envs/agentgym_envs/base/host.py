@@ -23,6 +23,11 @@ _LOGGER = logging.getLogger(__name__)
 # Longer actions are refused with status 422. Sensible actions are much shorter.
 MAX_ACTION_CHARACTERS = 10_000
 
+# A reset and a step whose answers have the same fields in every environment, whatever AgentGym's
+# server of the environment answers.
+UNIFORM_RESET, UNIFORM_STEP = "uniform_reset", "uniform_step"
+UNIFORM_OPERATIONS = frozenset({UNIFORM_RESET, UNIFORM_STEP})
+
 
 def to_json(content: Any) -> bytes:
     """Encodes a value as compact JSON in UTF-8; NaN is an error.
@@ -60,6 +65,8 @@ class SessionHost:
             "valid_actions": self._valid_actions,
             "state": self._state,
             "close": self._close,
+            UNIFORM_RESET: self._uniform_reset,
+            UNIFORM_STEP: self._uniform_step,
             **{route.path: self._step_route(route) for route in served.step_routes},
             **{
                 route.path: self._extra_route(route.path.removeprefix("/"), route.answer)
@@ -98,6 +105,29 @@ class SessionHost:
         return self._served.answers.create(session_id, session.last)
 
     def _reset(self, session_id: int, data_idx: int | None) -> Any:
+        return self._served.answers.reset(session_id, self._start(session_id, data_idx))
+
+    def _uniform_reset(self, session_id: int, data_idx: int) -> Any:
+        return self._uniform(self._start(session_id, data_idx))
+
+    def _uniform_step(self, session_id: int, action: str) -> Any:
+        return self._uniform(self._play(session_id, action))
+
+    def _uniform(self, result: StepResult) -> dict[str, Any]:
+        """Returns the fields of a result, and whether the task is solved.
+
+        The unit of the reward is chosen so that 1 is the maximum.
+        """
+        spec = self._served.spec
+        return {
+            "text": result.observation,
+            "reward": result.reward / spec.max_score,
+            "done": result.done,
+            "score": result.score,
+            "success": result.done and result.score >= spec.success_score,
+        }
+
+    def _start(self, session_id: int, data_idx: int | None) -> StepResult:
         session = self._session(session_id)
         if data_idx is None:
             raise EnvironmentFault(
@@ -113,7 +143,7 @@ class SessionHost:
                 f"{self._served.task_field} was {data_idx}",
             )
         session.last = session.environment.reset(data_idx)
-        return self._served.answers.reset(session_id, session.last)
+        return session.last
 
     def _step(self, session_id: int, action: str) -> Any:
         return self._served.answers.step(self._play(session_id, action))

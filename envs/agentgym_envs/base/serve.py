@@ -6,6 +6,8 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import uvloop
 
@@ -16,6 +18,7 @@ from agentgym_envs.processes import is_gone
 
 _LOGGER = logging.getLogger(__name__)
 
+T = TypeVar("T")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _PARENT_POLL_SECONDS = 1.0
 _DEADLINES = Deadlines()
@@ -96,10 +99,18 @@ async def answer(
             await asyncio.sleep(0.01)
 
 
-def run(application: Application, name: str, host: str, port: int, parent_pid: int | None) -> None:
+def run(
+    application: T,
+    name: str,
+    host: str,
+    port: int,
+    parent_pid: int | None,
+    answer_with: Callable[[T, socket.socket, asyncio.Event, str], Awaitable[None]],
+) -> None:
     """Serves until SIGTERM, SIGINT or the end of the parent process, then closes everything.
 
-    Port 0 selects a free port, which the readiness line contains.
+    Port 0 selects a free port, which the readiness line contains. `answer_with` serves the
+    application on a socket, as `answer` does for AgentGym's protocol.
 
     Raises:
       ServeError: The address cannot be used, or the environment cannot run on this machine.
@@ -115,7 +126,7 @@ def run(application: Application, name: str, host: str, port: int, parent_pid: i
             loop.add_signal_handler(stop_signal, stop.set)
         # If the task `watch` still runs at the end, the runner cancels it.
         watch = None if parent_pid is None else loop.create_task(_watch(stop, parent_pid))
-        await answer(application, listener, stop, f"agentgym_envs {name} ready on {url}")
+        await answer_with(application, listener, stop, f"agentgym_envs {name} ready on {url}")
         del watch
 
     try:

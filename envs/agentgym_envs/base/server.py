@@ -1,12 +1,10 @@
 """HTTP server of one environment: AgentGym's routes, plus /spec, /health and typed errors."""
 
-import asyncio
-import contextlib
 import functools
 import math
 import time
 import urllib.parse
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from agentgym_envs.base import openapi
@@ -17,6 +15,7 @@ from agentgym_envs.base.application import (
     Request,
     typed_error,
 )
+from agentgym_envs.base.backend import make_backend
 from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.host import to_json
 from agentgym_envs.base.protocol import ErrorKind
@@ -27,14 +26,10 @@ from agentgym_envs.base.routes import (
     facts,
     json_body,
     read,
-    session_routes,
 )
-from agentgym_envs.base.served import ServedEnvironment, load_environment
+from agentgym_envs.base.served import ServedEnvironment
 from agentgym_envs.base.sessions import SessionStore
 from agentgym_envs.base.workers import Worker
-
-_LONGEST_SWEEP_PERIOD = 30.0  # seconds
-_START_SECONDS = 120.0  # time limit for the start of a worker process on a busy machine
 
 Handler = Callable[[Request], Awaitable[bytes]]
 
@@ -70,41 +65,19 @@ def create_app(
       host_names: Names besides `localhost` by which clients may address a server without token.
       options: Options of `make_served_environment()`.
     """
-    if workers < 1:
-        raise ValueError(f"a server needs at least one worker, got {workers}")
-    served = load_environment(environment_module, options)
-    routes = session_routes(served)
-    processes = [
-        Worker(environment_module, compat, _START_SECONDS, options) for _ in range(workers)
-    ]
-    store = SessionStore(
-        processes,
-        stateful=frozenset(route.operation for route in routes if route.is_stateful),
-        closed_text=served.compat_closed,
+    backend = make_backend(
+        environment_module,
+        compat=compat,
+        workers=workers,
         capacity=capacity,
         idle_seconds=idle_seconds,
         busy_seconds=busy_seconds,
         step_seconds=step_seconds,
+        options=options,
     )
-
-    @contextlib.asynccontextmanager
-    async def lifespan() -> AsyncIterator[None]:
-        shared = contextlib.ExitStack()
-        try:
-            # runs in a thread because starting programs takes time
-            await asyncio.to_thread(shared.enter_context, served.shared())
-            await asyncio.gather(*(worker.ensure_running() for worker in processes))
-            period = min(idle_seconds / 4, _LONGEST_SWEEP_PERIOD)
-            sweeper = asyncio.create_task(store.sweep(period))
-            yield
-            sweeper.cancel()
-        finally:
-            await asyncio.gather(*(worker.stop() for worker in processes))
-            await asyncio.to_thread(shared.close)
-
     return Application(
-        _routes(served, routes, store, processes, compat),
-        lifespan=lifespan,
+        _routes(backend.served, backend.routes, backend.store, backend.workers, compat),
+        lifespan=backend.lifespan,
         max_body_bytes=max_body_bytes,
         token=token,
         host_names=frozenset(name.lower() for name in host_names),

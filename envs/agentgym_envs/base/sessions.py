@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agentgym_envs.base.environment import EnvironmentFault, SetupError
-from agentgym_envs.base.host import unknown_session
+from agentgym_envs.base.host import UNIFORM_RESET, unknown_session
 from agentgym_envs.base.messages import Fault
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.base.request_ids import RequestId, is_repeated
@@ -22,6 +22,7 @@ _LOGGER = logging.getLogger(__name__)
 # Maximum number of operations in the history of a session. Longer episodes are not restored when
 # their worker is lost, because their histories would take too much memory.
 MAX_HISTORY = 2000
+_RESETS = ("reset", UNIFORM_RESET)  # operations that start a new history
 
 
 class Session:
@@ -57,7 +58,7 @@ class Session:
         """Records an operation that changed the state."""
         self.last_body = body
         self.last_request = request_id
-        if operation == "reset":
+        if operation in _RESETS:
             self.history = [(operation, argument)]
         elif self.history is not None:
             self.history.append((operation, argument))

@@ -124,7 +124,7 @@ def main(argv: list[str] | None = None) -> int:
             max_body_bytes=args.max_body_bytes,
             token=token,
         )
-        serve.run(application, "retriever", args.host, args.port, args.parent_pid)
+        serve.run(application, "retriever", args.host, args.port, args.parent_pid, serve.answer)
     except (serve.ServeError, SetupError, OSError) as error:
         sys.stderr.write(f"agentgym_envs.searchqa.retriever: {error}\n")
         return 1

@@ -1,0 +1,137 @@
+"""Text of OpenEnv's observations, and actions from a model's text, by the schemas of a server."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym_jax.client.actions import ActionFormat
+from agentgym_jax.client.answers import Answer
+from agentgym_jax.client.calls import ParseError
+from agentgym_jax.client.instructions import REACT_REPLY
+from agentgym_jax.client.server_facts import MAX_TEXT_CHARACTERS
+
+TEXT_FIELDS = ("text", "message", "content")  # usual names of an observation's text
+_RESULT_FIELDS = ("metadata", "done", "reward")  # fields of every observation
+_NO_OBJECT = "The action must be one JSON object with the fields of an action, and nothing else."
+_RAW_REPLY = "Answer every message with the action and nothing else."
+
+Schema = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class ObservationForm:
+    """Place of the text in an observation.
+
+    Attributes:
+      field: Field that holds the text; if empty, the text is the JSON of the whole observation.
+    """
+
+    field: str
+
+    def text(self, observation: Answer) -> str:
+        """Returns the text for the agent; raises EnvError if the field is missing."""
+        if self.field:
+            return observation.field(self.field, str)
+        shown = {k: v for k, v in observation.value(dict).items() if k not in _RESULT_FIELDS}
+        return json.dumps(shown, ensure_ascii=False)
+
+
+def observation_form(schema: Answer) -> ObservationForm:
+    """Returns the form of the observations that have a JSON schema.
+
+    The text is in a field with one of the names `TEXT_FIELDS`, or in the only field that is a string.
+    """
+    fields = _fields(schema)
+    strings = [name for name, field in fields.items() if _has(field, "type", "string")]
+    named = [name for name in TEXT_FIELDS if name in strings]
+    if named or len(strings) == 1:
+        return ObservationForm((named or strings)[0])
+    return ObservationForm("")
+
+
+@dataclasses.dataclass(frozen=True)
+class ActionForm:
+    """Form of a server's actions.
+
+    Attributes:
+      field: Field that holds the action's text; if empty, the text is a JSON object.
+      constants: Fields that have the same value in every action.
+      choices: Possible texts; empty if every text is possible.
+      max_characters: Maximum length of a text.
+      description: Description of an action for the agent; may be empty.
+    """
+
+    field: str
+    constants: Mapping[str, Any]
+    choices: tuple[str, ...]
+    max_characters: int
+    description: str
+
+    def action(self, text: str) -> dict[str, Any]:
+        """Converts a text to an action.
+
+        Raises:
+          ParseError: The text is not one of the choices, or not a JSON object.
+        """
+        if self.field:
+            if self.choices and text not in self.choices:
+                raise ParseError(f"The action must be one of: {', '.join(self.choices)}.")
+            return {**self.constants, self.field: text}
+        try:
+            found = json.loads(text, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):
+            raise ParseError(_NO_OBJECT) from None
+        if not isinstance(found, dict):
+            raise ParseError(_NO_OBJECT)
+        return {**self.constants, **found}
+
+    def instructions(self, world: str, action_format: ActionFormat) -> str:
+        """Returns the system prompt, given the description of the environment."""
+        reply = _RAW_REPLY if action_format is ActionFormat.RAW else REACT_REPLY
+        return "\n\n".join(part for part in (world.strip(), self.description, reply) if part)
+
+
+def action_form(schema: Answer) -> ActionForm:
+    """Returns the form of the actions that have a JSON schema.
+
+    Actions are texts if they have one field besides `metadata` and constants, and it is a string.
+    """
+    fields = {name: field for name, field in _fields(schema).items() if name != "metadata"}
+    constants = {name: field["const"] for name, field in fields.items() if "const" in field}
+    free = {name: field for name, field in fields.items() if name not in constants}
+    name, field = next(iter(free.items())) if len(free) == 1 else ("", {})
+    if not name or not _has(field, "type", "string"):
+        lines = [_described(name, field) for name, field in free.items()]
+        listed = "\n".join(["The action is one JSON object with these fields:", *lines])
+        return ActionForm("", constants, (), MAX_TEXT_CHARACTERS, listed if free else "")
+    limit = field["maxLength"] if "maxLength" in field else MAX_TEXT_CHARACTERS
+    choices = tuple(map(str, field["enum"])) if "enum" in field else ()
+    text = f"The action: {field['description']}" if "description" in field else ""
+    if choices:
+        text = "\n".join(part for part in (text, f"Possible actions: {', '.join(choices)}") if part)
+    return ActionForm(name, constants, choices, min(limit, MAX_TEXT_CHARACTERS), text)
+
+
+def _fields(schema: Answer) -> dict[str, Schema]:
+    """Returns the schemas of an object's fields, without those that every observation has."""
+    if "properties" not in schema.value(dict):
+        return {}
+    fields = schema.field("properties", dict)
+    for field in fields.values():
+        dataclasses.replace(schema, body=field).value(dict)
+    return {name: field for name, field in fields.items() if name not in _RESULT_FIELDS}
+
+
+def _has(field: Schema, key: str, value: Any) -> bool:
+    return key in field and field[key] == value
+
+
+def _described(name: str, field: Schema) -> str:
+    kind = f" ({field['type']})" if "type" in field else ""
+    text = f": {field['description']}" if "description" in field else ""
+    return f"- {name}{kind}{text}"
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")

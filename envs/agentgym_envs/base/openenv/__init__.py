@@ -1,0 +1,1 @@
+"""OpenEnv's protocol: one WebSocket connection per session, and HTTP routes for facts and tasks."""
