@@ -146,7 +146,7 @@ def test_a_server_with_open_connections_stops_in_seconds(tokenizer, kind):
         server.http.stop()
         assert time.monotonic() - started < 10
     assert not backend.open  # all requests are cancelled
-    if kind in ("open", "half"):
+    if kind == "open":  # the server may not have read a half request
         assert connections[1].recv(1000).startswith(b"HTTP/1.1 503")
     wait_until(lambda: threading.active_count() <= threads, "threads are left")
     for connection in connections:
