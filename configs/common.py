@@ -119,6 +119,7 @@ def environment(**entry):
         eval_max_turns=0,
         instructions="",
         action_format="",  # react_or_bare also accepts an action without `Action:`
+        protocol="",
     )
     return default | entry
 

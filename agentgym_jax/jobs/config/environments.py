@@ -13,6 +13,8 @@ from agentgym_jax.data import tasks as selection
 from agentgym_jax.jobs.config.sections import ConfigError, call, check, kind_of
 from agentgym_jax.limits import OneOf, Range
 
+_OWN_TASKS = ("residues", "file")  # selections that need no manifest of a server
+
 Turns = Annotated[int, Range(0, unit="turns")]
 
 
@@ -47,6 +49,8 @@ class EnvironmentSettings:
       eval_max_turns: Turn limit of a held-out episode; 0 selects `evaluation.max_turns`.
       instructions: First message to the agent; if empty, the server's instructions.
       action_format: Format of the model's actions; if empty, the default of the environment.
+      protocol: Protocol of the server. `none` starts and contacts no server: the agent program
+        (section `program`) has its own tasks.
     """
 
     url: str
@@ -60,6 +64,7 @@ class EnvironmentSettings:
     eval_max_turns: Turns
     instructions: str
     action_format: Annotated[str, OneOf(("", *ActionFormat))]
+    protocol: Literal["", "none"] = ""
 
     def __post_init__(self) -> None:
         if self.url and self.module:
@@ -74,6 +79,24 @@ class EnvironmentSettings:
             )
         if self.url and not self.url.startswith(("http://", "https://")):
             raise ValueError(f"url={self.url!r} is no address such as http://127.0.0.1:36001")
+        if self.protocol == "none":
+            self._check_own_tasks()
+
+    def _check_own_tasks(self) -> None:
+        """Checks an environment without a server."""
+        for name in ("url", "module", "options", "action_format"):
+            if value := getattr(self, name):
+                raise ValueError(
+                    f"protocol='none' and {name}={value!r}: without a server, {name} has no "
+                    f"effect. Remove one of them"
+                )
+        for name in ("train", "eval"):
+            kind = dict(getattr(self, name)).get("kind", _OWN_TASKS[0])
+            if kind not in _OWN_TASKS:
+                raise ValueError(
+                    f"protocol='none' and {name} of kind {kind!r}: there is no server with a task "
+                    f"manifest. Use {' or '.join(_OWN_TASKS)}"
+                )
 
 
 def parse_settings(section: Mapping[str, Any]) -> dict[str, EnvironmentSettings]:
@@ -123,7 +146,8 @@ def check_playable(
                 f"config.environments.{name}.instructions would not be shown: "
                 f"config.rollout.system_prompt_mode is {system_prompt_mode!r}"
             )
-        if not entry.url and not entry.module and name not in SHIPPED:
+        starts_server = not entry.url and entry.protocol != "none"
+        if starts_server and not entry.module and name not in SHIPPED:
             nearest = difflib.get_close_matches(name, SHIPPED, n=1)
             raise ConfigError(
                 f"config.environments.{name}: there is no such environment"
