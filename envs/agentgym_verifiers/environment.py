@@ -72,13 +72,11 @@ class AgentGymEnvConfig(vf.EnvConfig):
     """Options of the environment.
 
     Attributes:
-      agent: Agent that plays; by default, a chat in this process.
+      agent: Agent that plays; by default with `ChatHarness`, in this process.
       max_parse_errors: Number of answers without an action after which the episode ends.
     """
 
-    agent: vf.AgentConfig = vf.AgentConfig(
-        harness=vf.HarnessConfig(id=PACKAGE), runtime=vf.SubprocessConfig()
-    )
+    agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
     max_parse_errors: int = 3
 
 
