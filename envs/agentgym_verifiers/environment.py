@@ -12,7 +12,8 @@ import verifiers.v1 as vf
 
 from agentgym_envs import registry
 from agentgym_envs.base.environment import Environment, StepResult
-from agentgym_envs.base.served import ServedEnvironment, load_environment as load_served
+from agentgym_envs.base.served import ServedEnvironment
+from agentgym_envs.base.served import load_environment as load_served
 from agentgym_verifiers.actions import parse
 
 PACKAGE = "agentgym-verifiers"  # id of this taskset in verifiers

@@ -112,7 +112,13 @@ def test_an_environment_of_verifiers_is_trained(tmp_path):
     path = tmp_path / "config.py"
     path.write_text(CONFIG.format(command=command))
     done = subprocess.run(
-        [sys.executable, "-m", "agentgym_jax.train", f"--config={path}", f"--workdir={tmp_path}/run"],
+        [
+            sys.executable,
+            "-m",
+            "agentgym_jax.train",
+            f"--config={path}",
+            f"--workdir={tmp_path}/run",
+        ],
         cwd=ROOT,
         env={**os.environ, "XLA_FLAGS": "", "PYTHONPATH": PATHS},
         capture_output=True,
