@@ -70,7 +70,8 @@ setup(
     + CONFIGS
     + find_packages("envs"),
     package_dir={
-        name: f"envs/{name}" for name in ("agentgym_envs", "agentgym_facts", "agentgym_sites")
+        name: f"envs/{name}"
+        for name in ("agentgym_envs", "agentgym_facts", "agentgym_sites", "agentgym_verifiers")
     }
     | {"agentgym_jax.configs": "configs"},
     package_data=SERVERS["PACKAGE_DATA"]

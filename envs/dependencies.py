@@ -44,6 +44,7 @@ PACKAGE_DATA = {
     "agentgym_envs": ["*/*.json", "*/*.json.gz", "py.typed"],
     "agentgym_facts": ["py.typed"],
     "agentgym_sites": ["shop/templates/**/*.html", "py.typed"],
+    "agentgym_verifiers": ["py.typed"],
 }
 # gymnasium.make("agentgym/TextCraft-v0") works as soon as the package is installed.
 ENTRY_POINTS = {

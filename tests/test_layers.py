@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 TRAINING = ROOT / "agentgym_jax"
 ENVIRONMENTS = ROOT / "envs"
 
-OURS = ("agentgym_jax", "agentgym_envs", "agentgym_facts", "agentgym_sites")
+OURS = ("agentgym_jax", "agentgym_envs", "agentgym_facts", "agentgym_sites", "agentgym_verifiers")
 STANDARD = sys.stdlib_module_names
 BANNED_IN_ENVIRONMENTS = {"jax", "jaxlib", "flax", "optax", "orbax", "torch", "agentgym_jax"}
 # Modules of deep search's dense engine, which are imported only if a user chooses this engine.

@@ -12,8 +12,10 @@ from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.embedded import EmbeddedServers
 from agentgym_jax.client.failures import spec_when_ready
 from agentgym_jax.client.in_process import in_process_servers
+from agentgym_jax.client.no_server import NoServerTransport
 from agentgym_jax.client.openenv import OpenEnvClient
 from agentgym_jax.client.pool import EnvPool
+from agentgym_jax.client.transport import Transport
 from agentgym_jax.data import tasks as selection
 from agentgym_jax.data.tasks import MixtureSchedule, Task, TaskSchedule
 from agentgym_jax.jobs.config.agent import AgentSettings
@@ -72,18 +74,21 @@ def open_environments(
 ) -> Environments:
     """Starts servers for environments without a URL, connects to all, and selects the tasks.
 
+    An environment with `protocol="none"` has no server, only a stub (client/no_server.py).
     `stack` closes all opened resources, also after an error. Scripted agents need a `client_class`
     that sends additional requests.
     """
     settings = agent.environments
-    embedded = [name for name, entry in settings.items() if not entry.url]
+    without = [name for name, entry in settings.items() if entry.protocol == "none"]
+    embedded = [n for n, entry in settings.items() if not entry.url and n not in without]
     modules = {name: settings[name].module for name in embedded if settings[name].module}
     options = {name: settings[name].options for name in embedded if settings[name].options}
     in_process = embedded if agent.env_server.transport == "inprocess" else []
     try:
-        transports = stack.enter_context(in_process_servers(in_process, modules, options))
+        opened = stack.enter_context(in_process_servers(in_process, modules, options))
     except ValueError as error:
         raise ConfigError(f"config.env_server.transport='inprocess': {error}") from error
+    transports: dict[str, Transport] = {**opened, **{n: NoServerTransport(n) for n in without}}
     servers = stack.enter_context(
         EmbeddedServers(
             [name for name in embedded if name not in transports],
@@ -94,6 +99,7 @@ def open_environments(
         )
     )
     urls = {name: entry.url or f"inprocess://{name}" for name, entry in settings.items()}
+    urls |= {name: f"none://{name}" for name in without}
     urls |= servers.urls
     clients: dict[str, EnvClient] = {}
     for name, entry in settings.items():

@@ -81,6 +81,12 @@ def parse_agent(
 def _check_program(settings: AgentSettings) -> None:
     """Checks that the function exists, and that no option has an effect on the policy alone."""
     if settings.program is None:
+        for name, entry in settings.environments.items():
+            if entry.protocol == "none":
+                raise ConfigError(
+                    f"config.environments.{name}.protocol='none' needs an agent program with its "
+                    "own tasks; add the section program, or remove protocol"
+                )
         return
     if settings.program.function:
         try:

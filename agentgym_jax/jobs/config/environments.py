@@ -13,6 +13,8 @@ from agentgym_jax.data import tasks as selection
 from agentgym_jax.jobs.config.sections import ConfigError, call, check, kind_of
 from agentgym_jax.limits import OneOf, Range
 
+_OWN_TASKS = ("residues", "file")  # selections that need no manifest of a server
+
 Turns = Annotated[int, Range(0, unit="turns")]
 
 
@@ -36,7 +38,8 @@ class EnvironmentSettings:
 
     Attributes:
       url: Address of a running server; if empty, this run starts a server.
-      protocol: Protocol of the server at `url`: `openenv` for OpenEnv's; if empty, AgentGym's.
+      protocol: Protocol of the server: AgentGym's if empty, or `openenv` for a server at `url`.
+        `none` starts and contacts no server: the agent program has its own tasks.
       module: Python module of the environment to start, with a function
           `make_served_environment()`; empty selects the shipped module.
       options: Options of the environment to start, as for the server's flag `--option`.
@@ -51,7 +54,7 @@ class EnvironmentSettings:
     """
 
     url: str
-    protocol: Annotated[str, OneOf(("", "openenv"))]
+    protocol: Annotated[str, OneOf(("", "openenv", "none"))]
     module: str
     options: Mapping[str, Any]
     train: Mapping[str, Any]
@@ -69,7 +72,7 @@ class EnvironmentSettings:
                 f"url={self.url!r} and module={self.module!r}: give only one of them, the "
                 "address of a running server or an environment to start"
             )
-        if self.protocol and not self.url:
+        if self.protocol == "openenv" and not self.url:
             raise ValueError(
                 f"protocol={self.protocol!r} without url: give the address of a running server, or "
                 "protocol='' to start one"
@@ -81,6 +84,24 @@ class EnvironmentSettings:
             )
         if self.url and not self.url.startswith(("http://", "https://")):
             raise ValueError(f"url={self.url!r} is no address such as http://127.0.0.1:36001")
+        if self.protocol == "none":
+            self._check_own_tasks()
+
+    def _check_own_tasks(self) -> None:
+        """Checks an environment without a server."""
+        for name in ("url", "module", "options", "action_format"):
+            if value := getattr(self, name):
+                raise ValueError(
+                    f"protocol='none' and {name}={value!r}: without a server, {name} has no "
+                    f"effect. Remove one of them"
+                )
+        for name in ("train", "eval"):
+            kind = dict(getattr(self, name)).get("kind", _OWN_TASKS[0])
+            if kind not in _OWN_TASKS:
+                raise ValueError(
+                    f"protocol='none' and {name} of kind {kind!r}: there is no server with a task "
+                    f"manifest. Use {' or '.join(_OWN_TASKS)}"
+                )
 
 
 def parse_settings(section: Mapping[str, Any]) -> dict[str, EnvironmentSettings]:
@@ -130,7 +151,8 @@ def check_playable(
                 f"config.environments.{name}.instructions would not be shown: "
                 f"config.rollout.system_prompt_mode is {system_prompt_mode!r}"
             )
-        if not entry.url and not entry.module and name not in SHIPPED:
+        starts_server = not entry.url and entry.protocol != "none"
+        if starts_server and not entry.module and name not in SHIPPED:
             nearest = difflib.get_close_matches(name, SHIPPED, n=1)
             raise ConfigError(
                 f"config.environments.{name}: there is no such environment"
