@@ -1,0 +1,53 @@
+"""A training run on an environment of the package openenv, served by that package."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from agentgym_jax.run_folder import RunFolder
+
+ROOT = pathlib.Path(__file__).parents[2]
+HERE = pathlib.Path(__file__).parent
+
+
+@pytest.fixture
+def port():
+    """Yields the port of the echo server, which runs in another Python."""
+    python = os.environ.get("AGENTGYM_OPENENV_PYTHON")
+    if not python:
+        pytest.skip("AGENTGYM_OPENENV_PYTHON names no Python that has the package openenv")
+    command = [python, str(HERE / "openenv_echo.py")]
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    try:
+        yield int(process.stdout.readline())
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.slow
+def test_a_run_trains_on_an_environment_of_the_package_openenv(port, tmp_path):
+    workdir = tmp_path / "run"
+    command = [sys.executable, "-m", "agentgym_jax.train", "--compilation_cache="]
+    command += [f"--config={HERE / 'openenv_config.py'}:{port}", f"--workdir={workdir}"]
+    changes = {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "envs")]),
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+    }
+    done = subprocess.run(
+        command, env=os.environ | changes, cwd=ROOT, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [1, 2]
+    assert all(line["policy/grad_norm"] > 0 for line in lines)
+    records = RunFolder(workdir).read_trajectories(1) + RunFolder(workdir).read_trajectories(2)
+    assert {len(record["turns"]) for record in records} == {2}
+    for record in records:
+        task = record["item_id"].removeprefix("echo_")
+        assert f"task {task}" in json.dumps(record["conversations"])
