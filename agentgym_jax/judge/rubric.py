@@ -27,7 +27,7 @@ class Rubric:
 
     Attributes:
       model: Name of the judging model.
-      text: Text that tells the judge which episodes deserve which score.
+      text: Criteria by which episodes get their scores, in words.
       max_score: Best score, in points; the worst is 0.
     """
 

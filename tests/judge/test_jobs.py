@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -108,7 +109,11 @@ def train(folder, url):
     path.write_text(CONFIG.format(root=str(ROOT), url=url))
     command = [sys.executable, "-m", "agentgym_jax.train", f"--config={path}"]
     return subprocess.run(
-        [*command, f"--workdir={folder}/run"], cwd=ROOT, capture_output=True, text=True
+        [*command, f"--workdir={folder}/run"],
+        cwd=ROOT,
+        env=os.environ | {"XLA_FLAGS": ""},  # one device, not the eight of the test session
+        capture_output=True,
+        text=True,
     )
 
 

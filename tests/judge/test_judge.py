@@ -11,6 +11,7 @@ from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.client.errors import EnvCause, ServerUnavailable
 from agentgym_jax.jobs.rl.metrics import judge_metrics
 from agentgym_jax.learner.experience import make_experience, token_rewards
+from agentgym_jax.rollout.shared import gather_episodes
 from agentgym_jax.run_folder import RunFolderError
 from agentgym_jax.telemetry.metrics import lookup
 from agentgym_jax.trajectory import Outcome, to_record
@@ -206,3 +207,11 @@ def test_a_cache_that_cannot_be_written_ends_the_run(fake, tmp_path):
     judge = make_judge(fake, tmp_path / "missing")
     with pytest.raises(RunFolderError, match="judge_cache"):
         collect(judge, episode(), should_stop=never)
+
+
+def test_scores_and_counts_reach_the_other_processes(fake, tmp_path):
+    own, statistics = collect(make_judge(fake, tmp_path), episode(), is_part=True)
+    ((found, gathered),) = gather_episodes(lambda: (own, statistics))
+    assert found[0].judge_score == 0.7
+    assert gathered.judge == statistics.judge
+    assert (gathered + statistics).judge["requests"] == 2

@@ -159,7 +159,7 @@ class JudgeSettings:
     Attributes:
       url: Address of an OpenAI-compatible endpoint, such as `http://127.0.0.1:8000/v1`.
       model: Model name in every request.
-      rubric: Text that tells the judge which episodes deserve which score.
+      rubric: Criteria by which episodes get their scores, in words.
       max_score: Best score of the rubric; the worst is 0. The reward is score / max_score.
       key_variable: Environment variable that holds the API key; empty for no key.
       attempts: Maximum number of requests per episode.
