@@ -30,7 +30,7 @@ import verifiers.v1 as vf
 
 from agentgym_jax.programs.task import AgentTask
 
-_COMMON_HARNESS = "bash"  # verifiers' harness for a taskset without one of its own
+_COMMON_HARNESS = "bash"  # verifiers' harness for a taskset that has none
 _KEY_VARIABLE = "AGENTGYM_API_KEY"  # may be unset, because the endpoint needs no key
 
 

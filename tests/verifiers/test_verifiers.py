@@ -1,6 +1,6 @@
 """Environments of the `verifiers` package as agent programs, and our environments in verifiers.
 
-verifiers has an interpreter of its own, with `verifiers`, `agentgym-envs` and no JAX. The variable
+The checks run in another interpreter, with `verifiers`, `agentgym-envs` and no JAX. The variable
 AGENTGYM_VERIFIERS_PYTHON names it.
 """
 
