@@ -166,7 +166,8 @@ class FakeBackend:
             with self._lock:
                 if not future.done():
                     self.cancelled += 1
-                    self.open.remove(future)
+                    if future in self.open:
+                        self.open.remove(future)
                     future.set_exception(concurrent.futures.CancelledError())
 
         if self.text is None:
@@ -184,7 +185,9 @@ class FakeBackend:
         for i in range(1, len(ids)):
             on_tokens(ids[:i].tolist(), logprobs[:i].tolist())
             time.sleep(0.001)
-        future.set_result(self._result(ids, logprobs))
+        with self._lock:
+            if not future.done():
+                future.set_result(self._result(ids, logprobs))
 
     def _result(self, ids, logprobs):
         prompt = np.asarray([1, 2, 3], np.int32)

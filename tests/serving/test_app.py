@@ -8,8 +8,13 @@ import openai
 import prometheus_client.parser
 import pytest
 
-from agentgym_jax.serving.requests import NotServingError, OverloadedError, RequestError
-from tests.serving.parts import CONTEXT, MODEL, FakeBackend, serving, user
+from agentgym_jax.serving.requests import (
+    NotServingError,
+    OverloadedError,
+    RequestError,
+    Sampling,
+)
+from tests.serving.parts import CONTEXT, MODEL, WAIT_S, FakeBackend, serving, user
 
 IDS = {"return_token_ids": True}
 LOOK = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
@@ -117,6 +122,18 @@ def test_streamed_choices_are_those_of_the_whole_answer(served):
         for choice in chunk.choices:
             texts[choice.index] += choice.delta.content or ""
     assert texts == [c.message.content for c in ask(served, n=3, stop=["q"]).choices]
+
+
+def test_callbacks_never_have_the_last_tokens(served):
+    # They could contain a stop string or the name of a stop token, which a stream must not show.
+    chat = served.backend.chat(None)
+    whole = chat.submit_tokens([1, 2], Sampling(seed=1, max_tokens=40)).result.result(WAIT_S)
+    for sampling in (Sampling(seed=1, max_tokens=40), Sampling(seed=1, stop=[whole.text[20]])):
+        seen = []
+        pending = chat.submit_tokens([1, 2], sampling, lambda tokens, _: seen.append(len(tokens)))  # noqa: B023
+        result = pending.result.result(WAIT_S)
+        assert seen
+        assert max(seen) < len(result.token_ids)
 
 
 def test_the_asynchronous_client_works(served):
