@@ -89,7 +89,7 @@ class Trajectory:
     # The following fields are absent from records of older runs.
     score_scale: float = 1.0  # factor that makes 1 the best `score` (SciWorld: 0.01)
     first_observation: str | None = None  # the first user message may contain additional text
-    # Index of the first token of each branch after the first. A branch is a conversation of its own;
+    # Index of the first token of each branch after the first. A branch is a separate conversation;
     # an agent program has several if it rewrites its history.
     branch_starts: tuple[int, ...] = ()
     judge_score: float | None = None  # score of a judge, 0 to 1; None without one

@@ -18,11 +18,17 @@ from agentgym_jax.rollout.episode import EpisodeRequest
 from agentgym_jax.sampling.options import episode_key
 from agentgym_jax.serving.conversations import Conversations
 from agentgym_jax.serving.engine import Engine
-from agentgym_jax.serving.requests import Pending, RequestError
+from agentgym_jax.serving.requests import (
+    NotServingError,
+    OverloadedError,
+    Pending,
+    RequestError,
+)
 from agentgym_jax.text.tool_chat import ToolChat
 from agentgym_jax.trajectory import Outcome, Trajectory, Turn
 
 _CANCEL_S = 60.0
+_EPISODE_OVER, _EPISODE_LIMIT = "episode_over", "episode_limit"  # codes of refused requests
 _OVER = "the episode is over; the program should return"
 
 
@@ -140,7 +146,13 @@ class ProgramEpisode:
         except RequestError as error:
             if error.code == "context_length_exceeded":
                 self._limit = self._limit or Outcome.CONTEXT_FULL
+            if error.code not in (_EPISODE_LIMIT, _EPISODE_OVER):
+                self._discount()
             raise
+        except (OverloadedError, NotServingError):  # the client may repeat the request
+            self._discount()
+            raise
+        pending.result.add_done_callback(lambda f: self._discount() if f.exception() else None)
         self._open = [other for other in self._open if not other.result.done()]
         self._open.append(pending)
         return pending
@@ -264,16 +276,26 @@ class ProgramEpisode:
             key = episode_key(r.seed, r.step, f"{r.task.item_id}/{number}", r.sample)
         return key
 
+    def _discount(self) -> None:
+        """Takes back the count of a request without an answer."""
+        with self._lock:
+            self._num_requests -= 1
+
     def _count_request(self) -> None:
+        """Counts a request; refuses it if the episode is over or has reached a limit."""
+        with self._lock:
+            self._count_or_refuse()
+
+    def _count_or_refuse(self) -> None:
         limits = self.request.limits
         if self._is_over:
-            raise RequestError(_OVER, "episode_over")
+            raise RequestError(_OVER, _EPISODE_OVER)
         if self._limit is not None or self._num_requests >= limits.max_turns:
             self._limit = self._limit or Outcome.HORIZON
             raise RequestError(
                 f"the episode has reached a limit ({self._limit}; {limits.max_turns} turns at "
                 "most); the program should return",
-                "episode_limit",
+                _EPISODE_LIMIT,
             )
         self._num_requests += 1
 

@@ -145,6 +145,17 @@ def endless(task):
         messages += [ask(task, messages), user("go on")]
 
 
+def persistent(task):
+    """Sends invalid requests before every valid one."""
+    messages = [user("hello")]
+    for _ in range(task.max_turns):
+        for wrong in ({"temperature": -1}, {"messages": []}, {"max_tokens": 0}):
+            with contextlib.suppress(urllib.error.HTTPError):
+                ask(task, **{"messages": messages, **wrong})
+        messages += [ask(task, messages), user("go on")]
+    return 1.0
+
+
 def long_prompt(task):
     """Sends more than fits the context."""
     ask(task, [user("hello")])

@@ -231,6 +231,13 @@ def test_the_turn_limit_refuses_further_requests(setup):
     assert [len(t.turns) for t in episodes] == [3] * 4
 
 
+def test_only_answered_requests_are_turns(setup):
+    episodes, _ = setup.play(function(programs.persistent))
+    assert [t.outcome for t in episodes] == [Outcome.SUCCESS] * 4
+    assert [len(t.turns) for t in episodes] == [3] * 4
+    assert all(len(t.branches) == 1 for t in episodes)
+
+
 def test_a_request_beyond_the_context_ends_the_episode(setup):
     episodes, _ = setup.play(function(programs.long_prompt))
     assert [t.outcome for t in episodes] == [Outcome.CONTEXT_FULL] * 4

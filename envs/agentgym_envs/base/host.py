@@ -23,8 +23,8 @@ _LOGGER = logging.getLogger(__name__)
 # Longer actions are refused with status 422. Sensible actions are much shorter.
 MAX_ACTION_CHARACTERS = 10_000
 
-# A reset and a step whose answers have the same fields in every environment, whatever AgentGym's
-# server of the environment answers.
+# A reset and a step whose answers have the same fields in every environment. The fields of AgentGym's
+# servers differ.
 UNIFORM_RESET, UNIFORM_STEP = "uniform_reset", "uniform_step"
 UNIFORM_OPERATIONS = frozenset({UNIFORM_RESET, UNIFORM_STEP})
 

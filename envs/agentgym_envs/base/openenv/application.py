@@ -157,7 +157,7 @@ class _Routes:
             "/schema": messages.schemas(),
             "/state": {"episode_id": None, "step_count": 0},  # that of a new environment
             "/list_environments": [self._name],
-            # our own self-description, which tells our client more than OpenEnv's routes
+            # our self-description; it has more facts than OpenEnv's routes
             "/spec": facts(self._backend.served, False)["/spec"](),
         }
         routes = [self._route(path, "GET", _always(to_json(body))) for path, body in fixed.items()]
@@ -193,7 +193,7 @@ class _Routes:
         return Route(path, endpoint, methods=[method])
 
     async def _reset(self, request: HttpRequest) -> bytes:
-        """Starts a task in a session of its own, which ends with the answer."""
+        """Starts a task in a new session, which ends with the answer."""
         raw = await self._raw_body(request)
         data = read(ResetData, json_body(raw) if raw.body else {}, "body")
         data_idx = self._tasks.get().chosen(data)
