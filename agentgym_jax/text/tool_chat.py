@@ -68,7 +68,11 @@ class ToolChat:
 
         Returns:
           Token ids; None if the template changes the known messages when others follow.
+
+        Raises:
+          ValueError: The template refuses the messages, or the last one asks for no answer.
         """
+        _check_last(messages)
         new = messages[num_known:]
         if _is_plain(messages, tools) and len(new) == 1:
             closing = self._renderer.close_turn(is_stopped)
@@ -86,8 +90,7 @@ class ToolChat:
     def _pieces(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], asks: bool
     ) -> list[Piece]:
-        if messages[-1]["role"] == "assistant":
-            raise ValueError("the last message is the assistant's; it must be a user's or a tool's")
+        _check_last(messages)
         names = _Placeholders(self._names, [*messages, *tools])
         hidden, hidden_tools = names.hide([messages, tools])
         text = self._renderer.template.render(hidden, hidden_tools, asks=asks)
@@ -126,6 +129,12 @@ class _Placeholders:
         for mark, name in zip(self._marks, self._found, strict=True):
             shown = [p.replace(mark, name) if isinstance(p, str) else p for p in shown]
         return shown
+
+
+def _check_last(messages: Sequence[Message]) -> None:
+    """Raises ValueError if no answer can follow the last message."""
+    if messages[-1]["role"] == "assistant":
+        raise ValueError("the last message is the assistant's; it must be a user's or a tool's")
 
 
 def _is_plain(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> bool:
