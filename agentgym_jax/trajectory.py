@@ -226,6 +226,7 @@ def to_message(trajectory: Trajectory) -> dict[str, Any]:
         "outcome": str(trajectory.outcome),
         "turns": [dataclasses.asdict(turn) for turn in trajectory.turns],
         "messages": [dict(message) for message in trajectory.messages],
+        "branch_starts": list(trajectory.branch_starts),
     }
 
 
