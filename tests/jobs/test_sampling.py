@@ -39,7 +39,7 @@ def _sampler(most_episodes, *, data=1, **changes):
     )
     environments = SimpleNamespace(pool=None, texts={}, restart_dead_servers=None)
     rollout = RolloutSettings(**common.base().rollout)
-    settings = SimpleNamespace(sampler={**SAMPLER, **changes}, rollout=rollout)
+    settings = SimpleNamespace(sampler={**SAMPLER, **changes}, rollout=rollout, program=None)
     return build_agent(settings, model, environments, most_episodes).sampler
 
 
