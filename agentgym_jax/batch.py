@@ -26,16 +26,26 @@ class TokenBatch:
     sequence_ids: jax.Array  # int32, index of the packed sequence; -1 on padding
     returns: jax.Array  # float32, targets of a critic; 0 without a critic
     old_values: jax.Array  # float32, values at the start of the step; 0 without a critic
+    sampler_logprobs: jax.Array  # float32, as sampled
+    marked: jax.Array  # bool, True for tokens that the loss treats differently (learner/marks.py)
 
     def check(self) -> None:
         """Asserts shapes and types of the arrays."""
         chex.assert_equal_shape(jax.tree.leaves(self))
         ints = [self.tokens, self.positions, self.segment_ids, self.sequence_ids]
-        chex.assert_type([*ints, self.action_mask], [*[int] * 4, bool])
+        chex.assert_type([*ints, self.action_mask, self.marked], [*[int] * 4, bool, bool])
         chex.assert_type([getattr(self, name) for name in _FLOATS], float)
 
 
-_FLOATS = ("weights", "advantages", "old_logprobs", "reference_logprobs", "returns", "old_values")
+_FLOATS = (
+    "weights",
+    "advantages",
+    "old_logprobs",
+    "reference_logprobs",
+    "returns",
+    "old_values",
+    "sampler_logprobs",
+)
 
 
 def assign_rows(lengths: Sequence[int], row_length: int) -> list[list[int]]:
@@ -85,13 +95,14 @@ def pack(
 ) -> TokenBatch:
     """Packs token sequences into rows of NumPy arrays; B is a multiple of `rows_multiple`.
 
-    Each sequence has `tokens`, `action_mask` and optional float arrays of TokenBatch (default 0).
+    Each sequence has `tokens`, `action_mask` and optional arrays of TokenBatch (default 0).
     """
     rows = assign_rows([len(s["tokens"]) for s in sequences], row_length)
     shape = (_round_up(len(rows), rows_multiple), row_length)
     arrays = {name: np.zeros(shape, np.int32) for name in ("tokens", "positions", "segment_ids")}
     arrays |= {name: np.zeros(shape, np.float32) for name in _FLOATS}
-    arrays |= {"action_mask": np.zeros(shape, bool), "sequence_ids": np.full(shape, -1, np.int32)}
+    arrays |= {name: np.zeros(shape, bool) for name in ("action_mask", "marked")}
+    arrays["sequence_ids"] = np.full(shape, -1, np.int32)
     for r, members in enumerate(rows):
         start = 0
         for segment, i in enumerate(members, 1):

@@ -365,6 +365,47 @@ def gigpo():
     )
 
 
+def clip_cov():
+    """Returns the section of Clip-Cov (arXiv:2505.22617).
+
+    A few tokens with a high covariance of log-probability and advantage get no gradient, so that the
+    entropy falls more slowly. Share, range and the bound 2 of the ratio are from the paper's
+    released scripts.
+    """
+    return grpo() | dict(
+        name="clip_cov",
+        loss=dict(ratio_high=2.0),
+        marks=dict(kind="in_range", share=2e-4, low=1.0, high=5.0),
+        aggregation=TOKEN_MEAN,
+        entropy_coef=0.0,
+        kl_coef=0.0,
+    )
+
+
+def kl_cov():
+    """Returns the section of KL-Cov (arXiv:2505.22617).
+
+    The tokens with the highest covariances are held near the policy before the step. Share and
+    weight are those of the paper for its 7B model.
+    """
+    return clip_cov() | dict(
+        name="kl_cov", loss=dict(penalty=1.0), marks=dict(kind="largest", share=2e-3)
+    )
+
+
+def sapo():
+    """Returns the section of SAPO (arXiv:2511.20347): a soft gate in place of the clip.
+
+    The temperatures are the paper's.
+    """
+    return grpo() | dict(
+        name="sapo",
+        loss=dict(tau_positive=1.0, tau_negative=1.05),
+        entropy_coef=0.0,
+        kl_coef=0.0,
+    )
+
+
 # Dictionary from the name of an algorithm to the function that returns its section.
 ALGORITHMS = {
     make.__name__: make
@@ -382,6 +423,9 @@ ALGORITHMS = {
         gspo_token,
         cispo,
         gigpo,
+        clip_cov,
+        kl_cov,
+        sapo,
     )
 }
 

@@ -14,12 +14,13 @@ class Algorithm:
 
     Attributes:
       advantage: Function (Episodes, **options) -> advantage_BT.
-      loss: Function (four arrays, **options) -> TokenLoss (algorithms/losses.py).
+      loss: Function (PolicyTokens, **options) -> TokenLoss (algorithms/losses.py).
       needs_groups: True if the advantage compares several rollouts of the same task.
       takes_baseline: True if the advantage subtracts a moving average of earlier steps' returns.
       ratio: Scope of the probability ratio in the loss: `token`, `episode` or `none`. The clip
         range of `episode` is narrower than rounding differences between sampler and learner.
         With `none`, the loss cannot correct for tokens sampled with older weights.
+      needs_marks: True if the loss treats some tokens differently, which `learner.marks` chooses.
       value_target: Function (Episodes, **options of the advantage) -> return_BT, the targets of the
         critic; None for algorithms without a critic.
     """
@@ -29,6 +30,7 @@ class Algorithm:
     needs_groups: bool = False
     takes_baseline: bool = False
     ratio: str = "token"
+    needs_marks: bool = False
     value_target: Callable[..., jax.Array] | None = None
 
     @property
@@ -57,4 +59,11 @@ ALGORITHMS = {
     ),
     "cispo": Algorithm(advantages.group_relative, losses.clipped_weight, needs_groups=True),
     "gigpo": Algorithm(advantages.group_in_group, needs_groups=True),
+    "clip_cov": Algorithm(
+        advantages.group_relative, losses.covariance_clip, needs_groups=True, needs_marks=True
+    ),
+    "kl_cov": Algorithm(
+        advantages.group_relative, losses.covariance_penalty, needs_groups=True, needs_marks=True
+    ),
+    "sapo": Algorithm(advantages.group_relative, losses.soft_gate, needs_groups=True),
 }

@@ -267,6 +267,7 @@ def pack_experience(
             "weights": weight_BT[i, :n],
             "advantages": experience.advantage_BT[row, :n],
             "old_logprobs": trajectory.logprobs,
+            "sampler_logprobs": trajectory.logprobs,
         }
         if experience.reference_logprobs is not None:
             sequence["reference_logprobs"] = experience.reference_logprobs[row]

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 
 from agentgym_jax.algorithms import kl, masked
-from agentgym_jax.algorithms.losses import TokenLoss
+from agentgym_jax.algorithms.losses import Loss, PolicyTokens, TokenLoss
 from agentgym_jax.batch import TokenBatch
 from agentgym_jax.learner import accumulation
 from agentgym_jax.learner.train_state import TrainState, state_shardings
@@ -87,7 +87,7 @@ def make_score(
 def make_update(
     policy: Policy,
     optimizer: optax.GradientTransformation,
-    token_loss: Callable[[jax.Array, jax.Array, jax.Array, jax.Array], TokenLoss],
+    token_loss: Loss,
     *,
     entropy_coef: float,
     kl_coef: float,
@@ -140,8 +140,16 @@ def make_update(
         trained_BT = batch.action_mask & (batch.weights != 0)
         weight_BT = jnp.where(trained_BT, batch.weights, 0.0)
         old_BT = jnp.where(trained_BT, batch.old_logprobs, logprob_BT)
-        sequence_BT = jnp.where(trained_BT, batch.segment_ids, 0)
-        loss = token_loss(logprob_BT, jax.lax.stop_gradient(old_BT), batch.advantages, sequence_BT)
+        tokens = PolicyTokens(
+            logprob_BT=logprob_BT,
+            old_logprob_BT=jax.lax.stop_gradient(old_BT),
+            advantage_BT=batch.advantages,
+            sequence_BT=jnp.where(trained_BT, batch.segment_ids, 0),
+            sampler_logprob_BT=batch.sampler_logprobs,
+            entropy_BT=entropy_BT,
+            marked_BT=batch.marked & trained_BT,
+        )
+        loss = token_loss(tokens)
         total_BT = loss.loss_BT
         if kl_coef:
             divergence_BT = kl.ESTIMATORS[kl_kind](logprob_BT, batch.reference_logprobs)

@@ -225,6 +225,8 @@ def _abstract_batch(shape: tuple[int, ...], layout: Layout) -> TokenBatch:
         sequence_ids=ints,
         returns=floats,
         old_values=floats,
+        sampler_logprobs=floats,
+        marked=bools,
     )
 
 

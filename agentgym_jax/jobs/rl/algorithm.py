@@ -5,16 +5,18 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
+import chex
 import jax
 import numpy as np
 
 from agentgym_jax import limits
-from agentgym_jax.algorithms import ALGORITHMS, Algorithm, aggregation
+from agentgym_jax.algorithms import ALGORITHMS, Algorithm, aggregation, losses
 from agentgym_jax.algorithms.kl import ESTIMATORS
 from agentgym_jax.jobs.config.sections import ConfigError, call, check, kind_of
 from agentgym_jax.jobs.config.settings import no_kind
 from agentgym_jax.learner.experience import ZERO_VARIANCE
 from agentgym_jax.learner.importance import CORRECTIONS
+from agentgym_jax.learner.marks import MARKS
 from agentgym_jax.limits import OneOf, Range
 
 # Limits of advantage options. Losses and weights check their options when they are traced.
@@ -25,7 +27,14 @@ _LIMITS = {
     "step_weight": Range(0),
     "eps": Range(above=0),
 }
-_LOSS_ARRAYS = ("logprob_BT", "old_logprob_BT", "advantage_BT", "sequence_BT")
+_TOKENS = losses.PolicyTokens(
+    **{
+        field.name: jax.ShapeDtypeStruct(
+            (1, 2), {"sequence_BT": int, "marked_BT": bool}.get(field.name, float)
+        )
+        for field in dataclasses.fields(losses.PolicyTokens)
+    }
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,8 +100,11 @@ class AlgorithmSettings:
       kl_kind: Estimator of the KL divergence: `k1`, `k2` or `k3`.
       kl_reward: Divergence from the reference in the reward: kind `none`, `fixed` with a `coef`, or
         `adaptive` with an initial `coef`, a `target` in nats per token and a `rate`.
-      correction: Factor on advantages for differences of sampler and learner: kind `none`,
-        `truncated` with a `cap`, or `sequence_mask` with bounds `low` and `high`.
+      correction: Factor on advantages for differences of sampler and learner: kind `none`;
+        `truncated` or `sequence_truncated` with a `cap`; `token_mask` or `sequence_mask` with
+        bounds `low` and `high`; `negative_sequence_mask` with `delta` (docs/algorithms.md).
+      marks: Choice of the tokens that the losses of `clip_cov` and `kl_cov` treat differently: kind
+        `none`, `in_range` with `share`, `low` and `high`, or `largest` with `share`.
       old_logprobs_from: Log-probabilities in the ratio of the loss: `sampler` (as sampled) or
         `learner` (recomputed before the first update of the step).
       zero_variance: Treatment of groups with zero advantages: `keep`, `filter` or `resample`.
@@ -111,6 +123,7 @@ class AlgorithmSettings:
     kl_kind: Annotated[str, OneOf(ESTIMATORS)] = "k3"
     kl_reward: Mapping[str, Any] = dataclasses.field(default_factory=no_kind)
     correction: Mapping[str, Any] = dataclasses.field(default_factory=no_kind)
+    marks: Mapping[str, Any] = dataclasses.field(default_factory=no_kind)
     old_logprobs_from: Literal["sampler", "learner"]
     zero_variance: Annotated[str, OneOf(ZERO_VARIANCE)]
     baseline: Mapping[str, Any] = dataclasses.field(default_factory=no_kind)
@@ -130,6 +143,11 @@ class AlgorithmSettings:
                 f"config.algorithm.baseline: {self.name!r} takes none, because it compares the "
                 "episodes of a step; set kind to 'none'"
             )
+        if self.row.needs_marks != (self.marks.get("kind") != "none"):
+            advice = "marks no tokens; set kind to 'none'"
+            if self.row.needs_marks:
+                advice = "needs marked tokens; set kind to 'in_range' or 'largest'"
+            raise ConfigError(f"config.algorithm.marks: {self.name!r} {advice}")
 
     @property
     def row(self) -> Algorithm:
@@ -151,13 +169,37 @@ class AlgorithmSettings:
             raise ConfigError(f"config.algorithm.critic.kind={kind!r}: this algorithm {advice}")
         return call(CRITICS[kind], "algorithm.critic", options)
 
+    @property
+    def token_loss(self) -> losses.Loss:
+        """Returns the loss with its options, and with the mask of the section `correction`."""
+        loss = functools.partial(self.row.loss, **self.loss)
+        options = dict(self.correction)
+        mask = losses.MASKS.get(options.pop("kind", ""))
+        return loss if mask is None else losses.mask_loss(loss, functools.partial(mask, **options))
+
     def parse_correction(self) -> Callable[..., np.ndarray]:
-        """Checks the section `algorithm.correction`; returns its function with bound options."""
+        """Checks the section `algorithm.correction`; returns its factor, with bound options.
+
+        The factor is 1 if the correction is a mask of the loss.
+        """
         name, one = "algorithm.correction", np.zeros(1)
         arrays = dict(learner_logprob=one, sampler_logprob=one, sequence=np.zeros(1, int))
-        kind, options = kind_of(name, self.correction, CORRECTIONS, **arrays)
+        if self.correction.get("kind") in losses.MASKS:
+            kind, options = kind_of(name, self.correction, losses.MASKS, tokens=_TOKENS)
+            _trace(losses.MASKS[kind], name, options, {"tokens": _TOKENS})
+            return CORRECTIONS["none"]
+        known = {**CORRECTIONS, **losses.MASKS}  # names in an error
+        kind, options = kind_of(name, self.correction, known, **arrays)
         call(CORRECTIONS[kind], name, options, **arrays)
         return functools.partial(CORRECTIONS[kind], **options)
+
+    def parse_marks(self) -> Callable[..., np.ndarray]:
+        """Checks the section `algorithm.marks`; returns its function with bound options."""
+        name, one = "algorithm.marks", np.zeros(1)
+        arrays = dict(logprob=one, advantage=one, rng=np.random.default_rng(0))
+        kind, options = kind_of(name, self.marks, MARKS, **arrays)
+        call(MARKS[kind], name, options, **arrays)
+        return functools.partial(MARKS[kind], **options)
 
 
 def _check_functions(s: AlgorithmSettings) -> None:
@@ -174,9 +216,7 @@ def _check_functions(s: AlgorithmSettings) -> None:
         limit = _LIMITS.get(key)
         if limit is not None and limits.misfit(value, Annotated[float, limit]):
             raise ConfigError(f"config.algorithm.advantage.{key}={value!r}: expected {limit}")
-    arrays = dict.fromkeys(_LOSS_ARRAYS, jax.ShapeDtypeStruct((1, 2), "float32"))
-    arrays["sequence_BT"] = jax.ShapeDtypeStruct((1, 2), "int32")
-    _trace(s.row.loss, "algorithm.loss", s.loss, arrays)
+    _trace(s.row.loss, "algorithm.loss", s.loss, {"tokens": _TOKENS})
     masks = dict(
         action_mask_BT=jax.ShapeDtypeStruct((1, 2), bool), valid_B=jax.ShapeDtypeStruct((1,), bool)
     )
@@ -187,7 +227,7 @@ def _trace(
     function: Callable[..., Any],
     name: str,
     options: Mapping[str, Any],
-    arrays: Mapping[str, jax.ShapeDtypeStruct],
+    arrays: Mapping[str, chex.ArrayTree],
 ) -> None:
     """Checks options; the function's checks run without compilation or computation."""
     check(function, name, options, **arrays)
@@ -198,7 +238,10 @@ def _fits(s: AlgorithmSettings, row: Algorithm) -> bool:
     """Returns True if the row accepts these options and needs this kind of critic."""
     try:
         check(row.advantage, "algorithm.advantage", s.advantage, episodes=None)
-        check(row.loss, "algorithm.loss", s.loss, **dict.fromkeys(_LOSS_ARRAYS))
+        check(row.loss, "algorithm.loss", s.loss, tokens=_TOKENS)
     except ConfigError:
         return False
-    return row.needs_critic == (s.critic.get("kind") != "none")
+    return (row.needs_critic, row.needs_marks) == (
+        s.critic.get("kind") != "none",
+        s.marks.get("kind") != "none",
+    )

@@ -151,9 +151,13 @@ def make_learner(
         logprob_chunk=settings.logprob_chunk,
         layout=layout,
     )
-    loss = functools.partial(algorithm.row.loss, **algorithm.loss)
     update = make_update(
-        policy, optimizer, loss, **algorithm.regularisation, **numerics, critic=critic
+        policy,
+        optimizer,
+        algorithm.token_loss,
+        **algorithm.regularisation,
+        **numerics,
+        critic=critic,
     )
     return update, make_score(policy, **numerics)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from agentgym_jax.algorithms.losses import MASKS
 from agentgym_jax.algorithms.mixture_horizon import MixtureHorizon
 from agentgym_jax.jobs.config.agent import AgentSettings, check_training_samples, parse_agent
 from agentgym_jax.jobs.config.environments import check_trained
@@ -42,6 +43,7 @@ class RLSettings(JobSettings, AgentSettings):
       sft: Section `sft` of the warm start; None for a run without warm start.
       critic: Section `algorithm.critic`; None for algorithms without a critic.
       correction: Maps (learner_logprob, sampler_logprob, sequence) to a factor on the advantages.
+      marks: Maps (logprob, advantage, rng) of the action tokens of a mini-batch to marked tokens.
       controllers: Controllers of the baseline, the KL coefficient of the reward, and the horizon.
       horizon: Turn limits of the tasks.
     """
@@ -54,6 +56,7 @@ class RLSettings(JobSettings, AgentSettings):
     algorithm: AlgorithmSettings
     critic: CriticSettings | None
     correction: Callable[..., np.ndarray]
+    marks: Callable[..., np.ndarray]
     controllers: Controllers
     horizon: MixtureHorizon
     optimizer: Mapping[str, Any]
@@ -114,6 +117,7 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
         algorithm=algorithm,
         critic=algorithm.parse_critic(),
         correction=algorithm.parse_correction(),
+        marks=algorithm.parse_marks(),
         controllers=call(Controllers, "algorithm", rules, horizon=horizon),
         horizon=horizon,
         optimizer=section(config, "optimizer"),
@@ -139,7 +143,8 @@ def _check_consistency(s: RLSettings) -> None:
             "config.algorithm.zero_variance='resample' needs an algorithm that compares the "
             "episodes of a group, and no kl_reward: with it the returns of a group always differ"
         )
-    if s.algorithm.correction["kind"] != "none" and s.algorithm.old_logprobs_from == "sampler":
+    corrects = s.algorithm.correction["kind"] not in ("none", *MASKS)
+    if corrects and s.algorithm.old_logprobs_from == "sampler":
         raise ConfigError(
             "config.algorithm.correction: with config.algorithm.old_logprobs_from='sampler' the ratio "
             "of the loss already corrects; set it to 'learner' or the kind to 'none'"

@@ -63,7 +63,8 @@ def update_policy(
     missing = reference if experience.reference_logprobs is None else None
     batches, gaps = {}, []
     for number, batch in packed.items():
-        batches[number], gap = score_batch(parts, now.state, missing, batch)
+        seed = (run.seed, step, number)
+        batches[number], gap = score_batch(parts, now.state, missing, batch, seed)
         gaps.append(gap)
     metrics |= _batch_metrics(list(packed.values())) | _gap_metrics(gaps, is_stale=age > 0)
     metrics["time/score_s"] = time.perf_counter() - started
@@ -144,6 +145,8 @@ def _pack_mini_batches(
     )
     # With one of these terms, episodes with zero advantage still have a gradient.
     keep_zero_advantage = bool(algorithm.kl_coef or algorithm.entropy_coef or settings.critic)
+    # The means of the covariance are those of all episodes.
+    keep_zero_advantage |= algorithm.row.needs_marks
     packed = {}
     for number, rows in enumerate(mini_batches):
         batch = pack_experience(
@@ -161,17 +164,25 @@ def _pack_mini_batches(
 
 
 def score_batch(
-    parts: RLParts, state: TrainState, reference, packed: TokenBatch
+    parts: RLParts,
+    state: TrainState,
+    reference,
+    packed: TokenBatch,
+    seed: Sequence[int] = (0,),
 ) -> tuple[TokenBatch, np.ndarray]:
-    """Returns micro-batches with the log-probabilities that the loss needs.
+    """Returns micro-batches with the log-probabilities and marks that the loss needs.
 
     Also returns the absolute difference of sampler and learner log-probabilities of every action
-    token. `reference` is None if no log-probabilities of the reference have to be computed.
+    token. `reference` is None if no log-probabilities of the reference have to be computed. `seed`
+    determines the random choice of marked tokens.
     """
     batch = batching.micro_batches(packed, parts.settings.learner.micro_rows)
     placed = put_micro_batches(batch, parts.model.layout)
     learner = score_micro_batches(lambda one: parts.score(state.params, one)[0], placed)
     gap = np.abs(learner - batch.old_logprobs)[batch.action_mask]
+    if parts.settings.algorithm.row.needs_marks:
+        rng = np.random.default_rng(seed)
+        batch = batch.replace(marked=_marked(parts.settings.marks, learner, batch, rng))
     if parts.settings.algorithm.old_logprobs_from == "learner":
         sequence = np.where(batch.action_mask, batch.sequence_ids, -1)
         factor = parts.settings.correction(learner, batch.old_logprobs, sequence)
@@ -180,6 +191,25 @@ def score_batch(
         scores = score_micro_batches(lambda one: parts.score(reference, one)[0], placed)
         batch = batch.replace(reference_logprobs=scores)
     return batch, gap
+
+
+def _marked(
+    marks: Callable[..., np.ndarray],
+    logprobs: np.ndarray,
+    batch: TokenBatch,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Returns the marked tokens of a mini-batch; packing does not change which tokens these are."""
+    places = np.flatnonzero(batch.action_mask)
+    sequences, positions = (
+        np.asarray(x).reshape(-1)[places] for x in (batch.sequence_ids, batch.positions)
+    )
+    places = places[np.lexsort((positions, sequences))]
+    marked = np.zeros(batch.action_mask.size, bool)
+    marked[places] = marks(
+        logprobs.reshape(-1)[places], np.asarray(batch.advantages).reshape(-1)[places], rng
+    )
+    return marked.reshape(batch.action_mask.shape)
 
 
 def _batch_metrics(batches: Sequence[TokenBatch]) -> Metrics:
