@@ -83,7 +83,7 @@ class TokenSequence:
         self.versions.extend([version] * len(tokens))
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class _Work:
     """One request in the engine."""
 
