@@ -183,7 +183,7 @@ class FakeBackend:
 
     def _tell(self, future, ids, logprobs, on_tokens):
         for i in range(1, len(ids)):
-            on_tokens(ids[:i].tolist(), logprobs[:i].tolist())
+            on_tokens(ids[:i].tolist())
             time.sleep(0.001)
         with self._lock:
             if not future.done():
