@@ -306,7 +306,7 @@ class ProgramEpisode:
         return turn
 
     def _make_key(self, seed: int | None, number: int) -> np.ndarray:
-        """Returns the key of a sequence; the first has that of an episode of our own agent."""
+        """Returns the key of a sequence; the first has the key of the same episode without a program."""
         r = self.request
         key = episode_key(r.seed, r.step, r.task.item_id, r.sample)
         if number:

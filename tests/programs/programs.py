@@ -174,7 +174,7 @@ def react(task):
 
 
 def two_conversations(task):
-    """Plays the environment in turns of two conversations; returns a reward of its own."""
+    """Plays the environment in turns of two conversations; returns its reward."""
     conversations = [[user("one")], [user("two")]]
     task.reset()
     for messages in (conversations[0], conversations[1], conversations[0]):
