@@ -308,10 +308,7 @@ class ProgramEpisode:
     def _make_key(self, seed: int | None, number: int) -> np.ndarray:
         """Returns the key of a sequence; the first has the key of the same episode without a program."""
         r = self.request
-        key = episode_key(r.seed, r.step, r.task.item_id, r.sample)
-        if number:
-            key = episode_key(r.seed, r.step, f"{r.task.item_id}/{number}", r.sample)
-        return key
+        return episode_key(r.seed, r.step, r.task.item_id, r.sample, number)
 
     def _discount(self) -> None:
         """Takes back the count of a request without an answer."""

@@ -306,7 +306,7 @@ class _Rollout:
             assert slot.row is not None and slot.observation is not None
             episode = slot.episode
             moment = Moment(slot.request, episode.num_turns, episode.messages, slot.observation)
-            self._rows.start_turn(slot.row, command.chunks, moment)
+            self._rows.start_turn(slot.row, command, moment)
         elif isinstance(command, Send):
             self._pool.step(self._ticket(index), command.action)
         elif isinstance(command, Finish):
