@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from agentgym_jax.client.answers import Observation
-from agentgym_jax.client.errors import EnvError
+from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.pool import EnvPool, Reply
 from agentgym_jax.programs.task import ProgramResult
 from agentgym_jax.rollout.collect import EnvironmentText
@@ -177,7 +177,8 @@ class ProgramEpisode:
             if future is None:
                 return
             if reply.error is not None:
-                self.env_error = (reply, reply.error)
+                if reply.error.cause is not EnvCause.PROGRAM:  # the program's own mistake
+                    self.env_error = (reply, reply.error)
                 future.set_exception(EpisodeEndedError(f"the environment failed: {reply.error}"))
             else:
                 future.set_result(reply.observation)

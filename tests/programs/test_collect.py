@@ -13,6 +13,7 @@ import pytest
 from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import ServerUnavailable
+from agentgym_jax.client.no_server import NoServerTransport
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.models.policy import Policy
@@ -81,10 +82,17 @@ class Setup:
         limits=LIMITS,
         max_attempts=1,
         timeout_s=60.0,
+        transport=None,
         should_stop=lambda: False,
     ):
         """Returns trajectories and statistics; `program` None is the policy itself."""
-        client = EnvClient(self.world.url, "textcraft", connect_timeout_s=5, step_timeout_s=5.0)
+        client = EnvClient(
+            self.world.url,
+            "textcraft",
+            connect_timeout_s=5,
+            step_timeout_s=5.0,
+            transport=transport,
+        )
         requests = [
             EpisodeRequest(Task("textcraft", task, ""), sample, 0, 0, limits, SAMPLING)
             for task in tasks
@@ -212,6 +220,15 @@ def test_a_failing_program_is_never_a_reward(setup, program, found):
 def test_a_command_that_cannot_be_started_is_refused(setup):
     with pytest.raises(ServerUnavailable, match="program.command cannot be started: .*/no/such"):
         setup.play(functools.partial(CommandProgram, "/no/such/program"), (0,))
+
+
+def test_a_program_without_a_server_cannot_play_its_environment(setup):
+    with pytest.raises(ServerUnavailable, match="program failed in all 2.*return the reward, with"):
+        setup.play(function(programs.react), (0, 1), transport=NoServerTransport("textcraft"))
+    played, _ = setup.play(
+        function(programs.one_turn), (0, 1), transport=NoServerTransport("textcraft")
+    )
+    assert [t.outcome for t in played] == [Outcome.SUCCESS, Outcome.FAILURE]
 
 
 def test_an_episode_whose_program_fails_is_invalid(setup):
