@@ -115,8 +115,8 @@ class Mirror:
                 remove(path)
         self._known.clear()
 
-    def push(self, min_interval_s: float = 0.0) -> None:
-        """Uploads files that have changed since they were last copied.
+    def push(self, min_interval_s: float = 0.0, pattern: str = "*") -> None:
+        """Uploads files that match and have changed since they were last copied.
 
         Hidden files, logs and the folders that are written directly are left out. Nothing happens
         if the last push was less than `min_interval_s` seconds ago.
@@ -126,7 +126,9 @@ class Mirror:
         for path in _walk(self._local, (*_DIRECT, _LOCAL)):
             name = str(path.relative_to(self._local))
             signature = _signature(path)
-            if not path.name.startswith(".") and self._known.get(name) != signature:
+            if path.name.startswith(".") or not path.match(pattern):
+                continue
+            if self._known.get(name) != signature:
                 _upload(path, self._remote / name)
                 self._known[name] = signature
         self._pushed_at = time.monotonic()
@@ -163,7 +165,7 @@ class NoMirror(Mirror):
     def clear(self) -> None:
         """Does nothing."""
 
-    def push(self, min_interval_s: float = 0.0) -> None:
+    def push(self, min_interval_s: float = 0.0, pattern: str = "*") -> None:
         """Does nothing."""
 
     def pull(self, *, with_trajectories: bool = False) -> int:

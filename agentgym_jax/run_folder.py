@@ -271,13 +271,14 @@ class RunFolder:
             )
 
     def push(self, min_interval_s: float = 0.0) -> None:
-        """Copies changed files to the bucket, if the run is in one; only process 0 does so.
+        """Copies changed files to the bucket, if the run is in one.
 
-        Nothing happens if the last push was less than `min_interval_s` seconds ago.
+        Process 0 copies all, and process 1 only `NAME.1.jsonl`. Nothing happens if the last push
+        was less than `min_interval_s` seconds ago.
         """
-        if processes.is_writer():
-            with disk_errors(self.permanent):
-                self._mirror.push(min_interval_s)
+        pattern = "*" if processes.is_writer() else f"*.{processes.index()}.jsonl"
+        with disk_errors(self.permanent):
+            self._mirror.push(min_interval_s, pattern)
 
     @contextlib.contextmanager
     def writer_first(self) -> Iterator[None]:

@@ -177,6 +177,9 @@ class Layout:
 
         If `shape` is given, an axis is not split if its length is not divisible by the size of its
         mesh axes (for example 2 key/value heads on tensor=4).
+
+        The form is the one in which XLA reports shardings: without mesh axes of size 1 and without
+        unsplit axes at the end. A program whose output is its next input then compiles once.
         """
         owner: dict[str, str] = {}
         spec = []
@@ -189,9 +192,12 @@ class Layout:
                         f"mesh axis {name!r}; change one rule"
                     )
                 owner[name] = str(axis)
+            names = tuple(name for name in names if self.mesh.shape[name] > 1)
             if shape is not None and shape[i] % math.prod(self.mesh.shape[n] for n in names):
                 names = ()
             spec.append(names if len(names) > 1 else names[0] if names else None)
+        while spec and spec[-1] is None:
+            spec.pop()
         return NamedSharding(self.mesh, PartitionSpec(*spec))
 
     def tree_shardings(self, logical_tree: Any, abstract_tree: Any) -> Any:

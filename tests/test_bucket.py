@@ -201,8 +201,9 @@ def test_the_other_processes_see_what_process_0_wrote_first(url, monkeypatch):
     other = RunFolder(url)
     with other.writer_first():
         assert (other.tokenizer / "tokenizer").read_text() == "ids"
-        write(other.path, own="not pushed")
-    assert "own" not in names(other.permanent)
+        write(other.path, own="not pushed", **{"judge_cache.1.jsonl": "its own file"})
+    found = names(other.permanent)
+    assert "own" not in found and "judge_cache.1.jsonl" in found
 
 
 def test_trajectories_are_in_the_bucket_only(url):

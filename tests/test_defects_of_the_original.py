@@ -187,7 +187,7 @@ class Nothing:
     def opening(self, messages):
         return [[1], [2]]
 
-    def close_turn(self, ended_by_stop):
+    def continuation(self, messages, ended_by_stop):
         return []
 
 

@@ -10,6 +10,7 @@ from jax.sharding import PartitionSpec
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
+from agentgym_jax.sampling import decode
 from agentgym_jax.sharding import (
     DECODE_RULES,
     TRAIN_RULES,
@@ -96,6 +97,30 @@ def _decoded_by_one():
 def test_eight_devices_decode_like_one(sizes):
     many = _decode(Layout(make_mesh(**ONE_DEVICE | sizes), DECODE_RULES))
     np.testing.assert_allclose(many, _decoded_by_one(), rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("sizes", MESHES[1:], ids=str)
+def test_a_cache_that_goes_from_program_to_program_compiles_each_once(sizes):
+    layout = Layout(make_mesh(**ONE_DEVICE | sizes), DECODE_RULES)
+    policy = Policy(CONFIG, layout=layout)
+    cache = KVCache.create(CONFIG, 8, 32, "float32", layout)
+    params = _spread_params(policy, layout)
+    decode.prefill.clear_cache()
+    for start in (0, 4, 8):
+        numbers = np.arange(8, dtype=np.int32)
+        tokens = np.ones((8, 4), np.int32)
+        starts = np.full(8, start, np.int32)
+        cache = decode.prefill(policy, params, cache, tokens, numbers, starts, numbers * 0 + 4)
+    assert decode.prefill._cache_size() == 1
+
+
+def test_a_policy_may_be_used_inside_set_mesh():
+    layout = Layout(make_mesh(data=2, fsdp=2, tensor=2), TRAIN_RULES)
+    policy = Policy(CONFIG, layout=layout)
+    with jax.set_mesh(layout.mesh):
+        params = policy.init_sharded(jax.random.key(0), layout)
+        inside = jax.jit(policy.hidden)(params, *_batch())
+    np.testing.assert_array_equal(inside, jax.jit(policy.hidden)(params, *_batch()))
 
 
 def test_sharding_constraints_take_effect_on_cpu():
@@ -187,5 +212,5 @@ def test_errors_name_unknown_logical_and_mesh_axes():
 def test_an_axis_that_is_not_divisible_is_not_sharded():
     layout = Layout(make_mesh(data=2, fsdp=1, tensor=4), TRAIN_RULES)
     assert layout.shards("kv_heads") == 4
-    assert layout.sharding(("embed", "kv_heads"), (32, 2)).spec == PartitionSpec("fsdp", None)
-    assert layout.sharding(("embed", "kv_heads"), (32, 8)).spec == PartitionSpec("fsdp", "tensor")
+    assert layout.sharding(("embed", "kv_heads"), (32, 2)).spec == PartitionSpec()
+    assert layout.sharding(("embed", "kv_heads"), (32, 8)).spec == PartitionSpec(None, "tensor")

@@ -68,12 +68,18 @@ LONG_ACTION = (
     "of at most {limit} characters."
 )
 
+_THINKING_END = "</think>"
 _MARKER = re.compile(r"(?<!\w)Action:")
 _THOUGHT = re.compile(r"(?<!\w)Thought:")
 
 
 def parse_action(text: str, rules: ActionRules) -> ParsedAction:
-    """Parses the action in a model's text and cleans it by the rules of one environment."""
+    """Parses the action in a model's text and cleans it by the rules of one environment.
+
+    The whole text is sent in the raw format; in the others, text up to `</think>` is ignored.
+    """
+    if rules.format is not ActionFormat.RAW:
+        text = text.rpartition(_THINKING_END)[2]
     has_marker = rules.format in (ActionFormat.REACT, ActionFormat.REACT_OR_BARE)
     try:
         if has_marker:

@@ -20,7 +20,7 @@ VALIDATION_ERROR = "VALIDATION_ERROR"
 _CLOSE_TIMEOUT_S = 2.0
 _CAUSES = {"CAPACITY_REACHED": EnvCause.CAPACITY, "SESSION_ERROR": EnvCause.SESSION_LOST}
 _PERMANENT_CODES = ("INVALID_JSON", "UNKNOWN_TYPE", VALIDATION_ERROR)
-# WebSocket close codes with which this side refuses what the server sent
+# WebSocket close codes for refused messages of the server
 _REFUSED_DATA = (1002, 1003, 1007, 1009)
 
 
@@ -121,7 +121,7 @@ class Connection:
         self._websocket.close()
 
     def _check_silence(self) -> None:
-        """Raises EnvError if the server sent a message that nobody asked for, such as an error."""
+        """Raises EnvError if the server sent an unexpected message, such as an error."""
         try:
             unasked = self._websocket.recv(0)
         except (TimeoutError, ConnectionClosed):

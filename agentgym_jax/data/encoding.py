@@ -23,6 +23,9 @@ def encode(
 ) -> list[EncodedConversation]:
     """Encodes conversations in the same way as the run encodes its episodes.
 
+    A conversation has several sequences if the chat template removes the thinking of earlier
+    answers.
+
     `preambles` are messages before conversations without a system message, by environment.
     `train_on` is `actions` (loss on answers to imitate) or `text` (loss also on other tokens).
     """
@@ -33,16 +36,17 @@ def encode(
         before = [Message(m["role"], m["content"]) for m in preamble]
         sequence = conversation.encoded
         if sequence is None:
-            sequence = renderer.encode_conversation([*before, *conversation.messages])
+            parts = renderer.split_conversation([*before, *conversation.messages])
+            sequences = [renderer.encode_conversation(part) for part in parts]
         elif sequence.tokens.max(initial=0) >= renderer.vocab_size:
             raise ValueError(
                 f"{conversation.item_id}: token id {sequence.tokens.max()} of the trace is not in "
                 f"the vocabulary of {renderer.vocab_size}; traces need the tokenizer of "
                 "the model that sampled them"
             )
-        if train_on == "text":
-            sequence = train_on_text(sequence)
-        encoded.append(sequence)
+        else:
+            sequences = [sequence]
+        encoded += [train_on_text(s) if train_on == "text" else s for s in sequences]
     return encoded
 
 

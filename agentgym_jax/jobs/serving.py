@@ -8,12 +8,15 @@ from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.backend import ModelBackend
 from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.requests import Sampling
-from agentgym_jax.sharding import reshard, rewrap
+from agentgym_jax.sharding import get_platform, reshard, rewrap
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import load_tokenizer
 from agentgym_jax.text.tool_chat import ToolChat
 
+# Requests arrive one by one. A CPU computes their prompts at full speed without empty slices; other
+# devices need several slices.
 _BUCKETS = ((64, 8), (256, 4), (1024, 2))
+_CPU_BUCKETS = ((16, 1), (64, 1), (256, 1), (1024, 1))
 _KNOWN_PER_ROW = 8  # conversations per row that can be continued
 
 
@@ -49,12 +52,13 @@ def load_model(name: str, *, dtype: str = "bfloat16", tensor: int = 1) -> Model:
 def make_sampler(model: Model, *, rows: int, context: int, decode_steps: int = 16) -> Sampler:
     """Returns a sampler with the model's weights; rows are rounded up to divide over devices."""
     layout = model.decode_layout
+    buckets = _CPU_BUCKETS if get_platform() == "cpu" else _BUCKETS
     shards = 1 if layout is None else layout.shards("batch")
     sampler = Sampler(
         model.decode_policy,
         rows=-(-rows // shards) * shards,
         cache_length=context,
-        buckets=[b for b in _BUCKETS if b[0] <= context] or [(context, 1)],
+        buckets=[b for b in buckets if b[0] <= context] or [(context, 1)],
         decode_steps=decode_steps,
         return_after_finished=1,
         stop_ids=model.renderer.stop_ids,

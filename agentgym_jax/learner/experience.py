@@ -150,7 +150,8 @@ def make_experience(
       trajectories: Episodes in task-major order, `group_size` per task.
       algorithm: Value of `algorithms.ALGORITHMS`.
       group_size: Rollouts per task.
-      max_tokens: T; constant over a run, so that one compiled program serves all steps.
+      max_tokens: T; constant over a run, so that one compiled program serves all steps. Episodes
+        with several branches may be longer; T is then a multiple of it.
       truncation: Treatment of truncated episodes. `fail` keeps their rewards (arXiv:2509.08755);
         `mask` excludes them. `bootstrap` replaces the final reward of an episode cut by the turn
         limit with the critic's value after the last observation.
@@ -168,7 +169,9 @@ def make_experience(
         raise ValueError(f"rollout.truncation is {truncation!r}, expected one of {TRUNCATIONS}")
     if zero_variance not in ZERO_VARIANCE:
         raise ValueError(f"zero_variance is {zero_variance!r}, expected one of {ZERO_VARIANCE}")
-    shape = (len(trajectories), max_tokens)
+    # An episode without turns has no sampled token, and its prompt may be longer than T.
+    longest = max((len(t.tokens) for t in trajectories if t.turns), default=1)
+    shape = (len(trajectories), max_tokens * -(-longest // max_tokens))
     episodes = Episodes(
         reward_BT=np.zeros(shape, np.float32),
         action_mask_BT=np.zeros(shape, bool),
@@ -182,7 +185,7 @@ def make_experience(
     anchors = turn_anchors(trajectories, group_size)
     for i, trajectory in enumerate(trajectories):
         if not trajectory.turns:
-            continue  # no token was sampled, and the prompt may be longer than T
+            continue
         n = len(trajectory.tokens)
         is_bootstrapped = (
             truncation == "bootstrap"

@@ -18,11 +18,11 @@ from agentgym_jax.sharding import Layout, constrain
 
 def _normal(shape: tuple[int, ...], axes: tuple[str, ...], rngs: nnx.Rngs, stddev=0.02):
     value = stddev * jax.random.normal(rngs.params(), shape, jnp.float32)
-    return nnx.Param(value, out_sharding=axes, eager_sharding=False)
+    return nnx.Param(value, axes=axes)
 
 
 def _constant(shape: tuple[int, ...], axes: tuple[str, ...], fill: float):
-    return nnx.Param(jnp.full(shape, fill, jnp.float32), out_sharding=axes, eager_sharding=False)
+    return nnx.Param(jnp.full(shape, fill, jnp.float32), axes=axes)
 
 
 def rms_norm(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:

@@ -3,7 +3,6 @@
 import flax.struct
 import jax
 import jax.numpy as jnp
-from jax.sharding import PartitionSpec
 
 from agentgym_jax.models.bfloat16_bits import to_bits
 from agentgym_jax.models.config import DecoderConfig
@@ -85,7 +84,7 @@ def copy_rows(
     if layout is None:
         return jax.tree.map(lambda x: x.at[:, target_n].set(x[:, source_n], mode="drop"), cache)
     slots = layout.sharding(CACHE_AXES, cache.k_LBKSH.shape).spec
-    lines = PartitionSpec(slots[1])
+    lines = layout.sharding(CACHE_AXES[1:2], (cache.rows,)).spec
     copy = jax.shard_map(
         _copy_local,
         mesh=layout.mesh,

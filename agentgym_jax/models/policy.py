@@ -94,7 +94,7 @@ class Policy:
     def logical_axes(self) -> Params:
         """Returns logical axis names of the weights, as a tree of tuples."""
         axes = jax.tree.map(
-            lambda variable: variable.get_metadata("out_sharding"),
+            lambda variable: variable.get_metadata("axes"),
             self._skeleton[1],
             is_leaf=lambda x: isinstance(x, nnx.Variable),
         )

@@ -7,13 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 from absl import logging
 
-from agentgym_jax.client.errors import EnvCause
+from agentgym_jax.client.errors import EnvCause, ServerUnavailable
 from agentgym_jax.client.pool import EnvPool
-from agentgym_jax.programs.episode import ProgramEpisode
+from agentgym_jax.programs.episode import Ending, ProgramEpisode
 from agentgym_jax.programs.gateway import Gateway
 from agentgym_jax.programs.runners import ProgramError, RunningProgram, Start
 from agentgym_jax.programs.task import AgentTask, ProgramResult
-from agentgym_jax.rollout.collect import CollectStatistics, EnvironmentText, check_collected
+from agentgym_jax.rollout.collect import (
+    CollectStatistics,
+    EnvironmentText,
+    check_collected,
+    next_request,
+)
 from agentgym_jax.rollout.episode import EpisodeRequest
 from agentgym_jax.rollout.failures import Attempts, RetryDecision, RetryPolicy
 from agentgym_jax.serving.engine import Engine
@@ -30,7 +35,6 @@ class _Attempt:
     episode: ProgramEpisode
     program: RunningProgram
     name: str  # name of the episode in addresses
-    ticket: tuple[int, int]
 
 
 @dataclasses.dataclass
@@ -39,7 +43,6 @@ class _Slot:
 
     request: EpisodeRequest
     attempts: Attempts = dataclasses.field(default_factory=Attempts)
-    running: _Attempt | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,11 +139,7 @@ class _Rollout:
     def _start(self, index: int) -> None:
         slot, c = self._slots[index], self._c
         slot.attempts.begin()
-        request, ticket = slot.request, (index, slot.attempts.in_all)
-        text = c.environments[request.task.environment]
-        episode = ProgramEpisode(
-            request, c.engine, c.encoder, c.pool, text, ticket, slot.attempts.pauses
-        )
+        request, episode = slot.request, self._new_episode(index)
         name = c.gateway.add(episode)
         task = AgentTask(
             base_url=f"{c.gateway.url}/episodes/{name}/v1",
@@ -150,14 +149,33 @@ class _Rollout:
             data_idx=request.task.data_idx,
             sample=request.sample,
             max_turns=request.limits.max_turns,
-            instructions="".join(m["content"] for m in text.preamble),
+            instructions="".join(
+                message["content"] for message in c.environments[request.task.environment].preamble
+            ),
         )
         try:
             program = c.start(task)
         except OSError as error:
             c.gateway.remove(name)
-            raise ProgramError(f"config.program cannot be started: {error}") from error
-        self._running[index] = _Attempt(episode, program, name, ticket)
+            raise ServerUnavailable(
+                EnvCause.PROGRAM, f"config.program.command cannot be started: {error}"
+            ) from error
+        self._running[index] = _Attempt(episode, program, name)
+
+    def _new_episode(self, index: int) -> ProgramEpisode:
+        slot, c = self._slots[index], self._c
+        return ProgramEpisode(
+            slot.request,
+            c.engine,
+            c.encoder,
+            c.pool,
+            c.environments[slot.request.task.environment],
+            self._ticket(index),
+            slot.attempts.pauses,
+        )
+
+    def _ticket(self, index: int) -> tuple[int, int]:
+        return (index, self._slots[index].attempts.in_all)
 
     def _take_replies(self) -> None:
         """Passes replies of environments to their episodes."""
@@ -165,7 +183,7 @@ class _Rollout:
         for reply in self._c.pool.poll(_POLL_S):
             index = reply.ticket[0]
             attempt = self._running.get(index)
-            if attempt is None or attempt.ticket != reply.ticket:
+            if attempt is None or reply.ticket != self._ticket(index):
                 continue
             if reply.error is None:
                 slot = self._slots[index]
@@ -193,15 +211,13 @@ class _Rollout:
         elif isinstance(result, ProgramError):
             failure = str(result)
         self._close(index)
-        ended = episode.result(result if isinstance(result, ProgramResult) else None)
-        if isinstance(ended, str):
-            self._failed(index, failure or ended, episode)
-            return
-        outcome, score, success = ended
-        if failure and outcome in (Outcome.SUCCESS, Outcome.FAILURE):
+        ending = episode.end(result if isinstance(result, ProgramResult) else None)
+        if isinstance(ending, str):
+            self._failed(index, failure or ending, episode)
+        elif failure and ending.outcome in (Outcome.SUCCESS, Outcome.FAILURE):
             self._failed(index, failure, episode)
-            return
-        self._finish(index, episode, ended, failure)
+        else:
+            self._finish(index, episode, ending, failure)
 
     def _env_failed(self, index: int) -> None:
         slot, episode = self._slots[index], self._running[index].episode
@@ -227,25 +243,16 @@ class _Rollout:
         message: str,
     ) -> None:
         slot = self._slots[index]
-        self._statistics.restarts += decision is RetryDecision.RESTART
-        self._statistics.replaced += decision is RetryDecision.OTHER_SAMPLE
+        self._statistics.count(decision)
         if decision is RetryDecision.GIVE_UP:
-            self._finish(index, episode, (outcome, 0.0, False), message)
+            self._finish(index, episode, Ending(outcome), message)
             return
-        if decision is RetryDecision.OTHER_SAMPLE:
-            sample = slot.request.sample + self._stride
-            slot.request = dataclasses.replace(slot.request, sample=sample)
+        slot.request = next_request(slot.request, decision, self._stride)
         self._unstarted.appendleft(index)
 
-    def _finish(
-        self,
-        index: int,
-        episode: ProgramEpisode,
-        ended: tuple[Outcome, float, bool],
-        message: str,
-    ) -> None:
+    def _finish(self, index: int, episode: ProgramEpisode, ending: Ending, message: str) -> None:
         attempts = self._slots[index].attempts.in_all
-        trajectory = episode.trajectory(*ended, error=message, attempts=attempts)
+        trajectory = episode.trajectory(ending, error=message, attempts=attempts)
         self._done[index] = trajectory
         parse_errors = sum(turn.action is None for turn in trajectory.turns)
         self._statistics.parse_errors += parse_errors
@@ -262,16 +269,11 @@ class _Rollout:
 
     def _abort(self, reason: str) -> None:
         """Ends all running episodes."""
-        for index, slot in enumerate(self._slots):
+        for index in range(len(self._slots)):
             if index in self._done:
                 continue
-            if index in self._running:
-                episode = self._running[index].episode
+            attempt = self._running.get(index)
+            if attempt is not None:
                 self._close(index)
-            else:
-                c = self._c
-                text = c.environments[slot.request.task.environment]
-                episode = ProgramEpisode(
-                    slot.request, c.engine, c.encoder, c.pool, text, (index, -1), 0
-                )
-            self._finish(index, episode, (Outcome.ABORTED, 0.0, False), reason)
+            episode = self._new_episode(index) if attempt is None else attempt.episode
+            self._finish(index, episode, Ending(Outcome.ABORTED), reason)

@@ -2,22 +2,23 @@
 
 import concurrent.futures
 import dataclasses
+import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from agentgym_jax.client.answers import Observation
-from agentgym_jax.client.errors import EnvError
+from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.pool import EnvPool, Reply
 from agentgym_jax.programs.task import ProgramResult
 from agentgym_jax.rollout.collect import EnvironmentText
 from agentgym_jax.rollout.episode import EpisodeRequest
 from agentgym_jax.sampling.options import episode_key
 from agentgym_jax.serving.conversations import Conversations
-from agentgym_jax.serving.engine import Engine
+from agentgym_jax.serving.engine import Answer, Engine, TokenSequence
 from agentgym_jax.serving.requests import (
     NotServingError,
     OverloadedError,
@@ -40,10 +41,20 @@ class EpisodeEndedError(Exception):
 class _Step:
     """Action of the program in its environment."""
 
-    turn: int  # number of the answer with the action
+    after: Answer | None  # last answer of the policy before the action
     action: str | None  # None after a parse error
     observation: str = ""
     answer: Observation | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Ending:
+    """Result of an episode; `is_own` is True if the program set the score, not the environment."""
+
+    outcome: Outcome
+    score: float = 0.0
+    success: bool = False
+    is_own: bool = False
 
 
 class ProgramEpisode:
@@ -120,7 +131,7 @@ class ProgramEpisode:
             if self._last.done:
                 raise EpisodeEndedError("the environment has ended the episode; return")
             parsed = self._text.parse(answer)
-            step = _Step(self._num_requests - 1, parsed.action)
+            step = _Step(self.chat.last, parsed.action)
             if parsed.action is None:
                 return self._reject(step, parsed.problem or "")
             action = parsed.action
@@ -166,7 +177,8 @@ class ProgramEpisode:
             if future is None:
                 return
             if reply.error is not None:
-                self.env_error = (reply, reply.error)
+                if reply.error.cause is not EnvCause.PROGRAM:  # the program's own mistake
+                    self.env_error = (reply, reply.error)
                 future.set_exception(EpisodeEndedError(f"the environment failed: {reply.error}"))
             else:
                 future.set_result(reply.observation)
@@ -186,18 +198,21 @@ class ProgramEpisode:
         concurrent.futures.wait([pending.result for pending in self._open], _CANCEL_S)
         self.chat.close()
 
-    def result(self, result: ProgramResult | None) -> tuple[Outcome, float, bool] | str:
-        """Returns outcome, score and success; a text if the program did not do its work.
+    def end(self, result: ProgramResult | None) -> Ending | str:
+        """Returns the ending of the episode; a text if the program did not do its work.
 
         Args:
           result: Result of the program; None if it failed.
         """
         last = self._last
-        is_open = last is not None and not last.done
-        if is_open and self._num_requests >= self.request.limits.max_turns:
+        is_done = last is not None and last.done
+        if last is not None and not is_done and self._num_requests >= self.request.limits.max_turns:
             self._limit = self._limit or Outcome.HORIZON
         if not self.chat.sequences and self._limit is None:
             return "the program made no chat request"
+        if result is None and self._limit is None:
+            return "the program failed"
+        is_own = result is not None and result.reward is not None
         if result is not None and result.reward is not None:
             score, success = result.reward, result.success
         elif last is not None:
@@ -206,75 +221,95 @@ class ProgramEpisode:
             score, success = 0.0, False
         else:
             return "the program returned no reward and did not use the environment"
-        if result is None and self._limit is None:
-            return "the program failed"
-        if self._limit is not None and not (last is not None and last.done):
-            return self._limit, score, success
-        return (Outcome.SUCCESS if success else Outcome.FAILURE), score, success
+        if self._limit is not None and not is_done:
+            return Ending(self._limit, score, success, is_own)
+        return Ending(Outcome.SUCCESS if success else Outcome.FAILURE, score, success, is_own)
 
-    def trajectory(
-        self, outcome: Outcome, score: float, success: bool, *, error: str, attempts: int
-    ) -> Trajectory:
+    def trajectory(self, ending: Ending, *, error: str, attempts: int) -> Trajectory:
         """Returns the record of the episode; its branches are the sequences of the program."""
-        sequences = sorted(self.chat.sequences.items(), key=lambda item: item[0].number)
-        tokens: list[int] = []
-        sources: list[int] = []
-        logprobs: list[float] = []
-        versions: list[int] = []
-        turns: list[Turn] = []
-        messages: list[Any] = []
-        starts: list[int] = []
-        for sequence, known in sequences:
-            start = len(tokens)
-            starts.append(start)
-            tokens += sequence.tokens
-            sources += sequence.sources
-            logprobs += sequence.logprobs
-            versions += sequence.versions
-            turns += [
-                Turn(
-                    action_start=start + answer.start,
-                    action_stop=start + answer.stop,
-                    text=answer.text,
-                    action=answer.text,
-                    observation="",
-                    reward=0.0,
-                    is_cut=answer.is_cut,
-                )
-                for answer in sequence.answers
-            ]
-            messages += _shown(known, len(sequence.answers))
-        self._add_steps(turns)
-        if turns and self._last is None:
-            turns[-1] = dataclasses.replace(turns[-1], reward=score)
+        recorded = sorted(self.chat.sequences.items(), key=lambda item: item[0].number)
+        sequences = [sequence for sequence, _ in recorded]
+        has_env_score = self._last is not None and not ending.is_own
+
+        def join(name: str, dtype: Any) -> np.ndarray:
+            return np.asarray([x for s in sequences for x in getattr(s, name)], dtype)
+
         return Trajectory(
             item_id=self.request.task.item_id,
             sample=self.request.sample,
             step=self.request.step,
-            outcome=outcome,
-            score=score,
-            success=success,
-            tokens=np.asarray(tokens, np.int32),
-            sources=np.asarray(sources, np.int8),
-            logprobs=np.asarray(logprobs, np.float32),
-            policy_versions=np.asarray(versions, np.int32),
-            turns=tuple(turns),
-            messages=tuple(messages),
+            outcome=ending.outcome,
+            score=ending.score,
+            success=ending.success,
+            tokens=join("tokens", np.int32),
+            sources=join("sources", np.int8),
+            logprobs=join("logprobs", np.float32),
+            policy_versions=join("versions", np.int32),
+            turns=self._make_turns(sequences, None if has_env_score else ending.score),
+            messages=tuple(
+                message
+                for sequence, known in recorded
+                for message in _shown(known, len(sequence.answers))
+            ),
             error=error,
             attempts=attempts,
             seconds=time.perf_counter() - self.started,
-            score_scale=1.0 if self._last is None else self._last.score_scale,
+            score_scale=self._last.score_scale if self._last and has_env_score else 1.0,
             first_observation=None if self._first is None else self._first.text,
-            branch_starts=tuple(starts[1:]),
+            branch_starts=tuple(itertools.accumulate(len(s) for s in sequences[:-1])),
         )
 
+    def _make_turns(
+        self, sequences: Sequence[TokenSequence], own_score: float | None
+    ) -> tuple[Turn, ...]:
+        """Returns the turns of all sequences.
+
+        Args:
+          sequences: Sequences in the order of the record.
+          own_score: Score that the program set, reward of the last turn; None if the turns have the
+            rewards of the environment.
+        """
+        turns = []
+        start = 0
+        for sequence in sequences:
+            turns += [self._make_turn(answer, start) for answer in sequence.answers]
+            start += len(sequence)
+        if own_score is not None:
+            rewards = [0.0] * (len(turns) - 1) + [own_score]
+            turns = [
+                dataclasses.replace(turn, reward=reward)
+                for turn, reward in zip(turns, rewards[: len(turns)], strict=True)
+            ]
+        return tuple(turns)
+
+    def _make_turn(self, answer: Answer, start: int) -> Turn:
+        """Returns the turn of an answer whose sequence begins at `start`, with its action."""
+        turn = Turn(
+            action_start=start + answer.start,
+            action_stop=start + answer.stop,
+            text=answer.text,
+            action=answer.text,
+            observation="",
+            reward=0.0,
+            is_cut=answer.is_cut,
+        )
+        for step in self._steps:
+            if step.after is not answer:
+                continue
+            turn = dataclasses.replace(turn, action=step.action, observation=step.observation)
+            if step.answer is not None:
+                turn = dataclasses.replace(
+                    turn,
+                    reward=turn.reward + step.answer.reward,
+                    is_rejected=step.answer.is_rejection,
+                    shows_state=step.answer.shows_state,
+                )
+        return turn
+
     def _make_key(self, seed: int | None, number: int) -> np.ndarray:
-        """Returns the key of a sequence; the first has that of an episode of our own agent."""
+        """Returns the key of a sequence; the first has the key of the same episode without a program."""
         r = self.request
-        key = episode_key(r.seed, r.step, r.task.item_id, r.sample)
-        if number:
-            key = episode_key(r.seed, r.step, f"{r.task.item_id}/{number}", r.sample)
-        return key
+        return episode_key(r.seed, r.step, r.task.item_id, r.sample, number)
 
     def _discount(self) -> None:
         """Takes back the count of a request without an answer."""
@@ -333,18 +368,6 @@ class ProgramEpisode:
         answer: concurrent.futures.Future[Observation] = concurrent.futures.Future()
         answer.set_result(dataclasses.replace(self._last, text=problem, reward=0.0, done=False))
         return answer
-
-    def _add_steps(self, turns: list[Turn]) -> None:
-        """Adds actions and observations of the environment to the turns with these actions."""
-        for step in self._steps:
-            if not 0 <= step.turn < len(turns):
-                continue
-            changes: dict[str, Any] = {"action": step.action, "observation": step.observation}
-            if step.answer is not None:
-                changes["reward"] = turns[step.turn].reward + step.answer.reward
-                changes["is_rejected"] = step.answer.is_rejection
-                changes["shows_state"] = step.answer.shows_state
-            turns[step.turn] = dataclasses.replace(turns[step.turn], **changes)
 
 
 def _shown(messages: Any, num_answers: int) -> list[Any]:

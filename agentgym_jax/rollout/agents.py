@@ -10,8 +10,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+import numpy as np
+
 from agentgym_jax.client.answers import Observation
-from agentgym_jax.rollout.episode import AgentTurn, EpisodeRequest, Renderer
+from agentgym_jax.rollout.episode import AgentTurn, Append, EpisodeRequest, Renderer
 from agentgym_jax.sampling.options import episode_key
 from agentgym_jax.sampling.sampler import Sampler
 
@@ -66,8 +68,8 @@ class AgentRows(Protocol):
     def open(self, request: EpisodeRequest) -> int:
         """Opens a row for an episode and returns its number."""
 
-    def start_turn(self, row: int, chunks: Sequence[Sequence[int]], moment: Moment) -> None:
-        """Queues the next turn of a row; `chunks` are the token ids added since the last turn."""
+    def start_turn(self, row: int, append: Append, moment: Moment) -> None:
+        """Queues the next turn of a row; `append` has the token ids added since the last turn."""
 
     def take_turns(self, serve: Callable[[float], bool]) -> Iterator[AgentTurn]:
         """Works on the queued turns and yields those that are finished.
@@ -111,12 +113,15 @@ class SampledRows:
 
     def open(self, request: EpisodeRequest) -> int:
         """Implements `AgentRows.open`."""
-        key = episode_key(request.seed, request.step, request.task.item_id, request.sample)
-        return self._sampler.open(key, request.sampling)
+        return self._sampler.open(_key(request), request.sampling)
 
-    def start_turn(self, row: int, chunks: Sequence[Sequence[int]], moment: Moment) -> None:
+    def start_turn(self, row: int, append: Append, moment: Moment) -> None:
         """Implements `AgentRows.start_turn`."""
-        self._sampler.prefill(row, chunks)
+        if append.kept is not None:
+            request = moment.request
+            self._sampler.rewind(row, append.kept)
+            self._sampler.set_options(row, _key(request, append.branch), request.sampling)
+        self._sampler.prefill(row, append.chunks)
 
     def take_turns(self, serve: Callable[[float], bool]) -> Iterator[AgentTurn]:
         """Implements `AgentRows.take_turns`; serves the environments during the decode call."""
@@ -136,6 +141,10 @@ class SampledRows:
     def stop(self) -> None:
         """Implements `AgentRows.stop`."""
         self._sampler.finish()
+
+
+def _key(request: EpisodeRequest, branch: int = 0) -> np.ndarray:
+    return episode_key(request.seed, request.step, request.task.item_id, request.sample, branch)
 
 
 class PromptTooLongError(Exception):
@@ -179,10 +188,7 @@ class _NoTokens:
     def opening(self, messages: Sequence[Mapping[str, str]]) -> list[list[int]]:
         return [[]]
 
-    def observation(self, text: str) -> list[int]:
-        return []
-
-    def close_turn(self, ended_by_stop: bool) -> list[int]:
+    def continuation(self, messages: Sequence[Mapping[str, str]], ended_by_stop: bool) -> list[int]:
         return []
 
 
@@ -216,7 +222,7 @@ class TextRows:
         self._open.add(row)
         return row
 
-    def start_turn(self, row: int, chunks: Sequence[Sequence[int]], moment: Moment) -> None:
+    def start_turn(self, row: int, append: Append, moment: Moment) -> None:
         """Implements `AgentRows.start_turn`."""
         self._asked.add(row)
         if self.agent.may_wait:

@@ -65,6 +65,11 @@ class CollectStatistics:
     judge: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     seconds_judge: float = 0.0
 
+    def count(self, decision: RetryDecision) -> None:
+        """Counts a decision about an episode whose attempt failed."""
+        self.restarts += decision is RetryDecision.RESTART
+        self.replaced += decision is RetryDecision.OTHER_SAMPLE
+
     def __add__(self, other: "CollectStatistics") -> "CollectStatistics":
         """Returns the sum of the statistics of two consecutive calls."""
         names = [field.name for field in dataclasses.fields(self)]
@@ -301,7 +306,7 @@ class _Rollout:
             assert slot.row is not None and slot.observation is not None
             episode = slot.episode
             moment = Moment(slot.request, episode.num_turns, episode.messages, slot.observation)
-            self._rows.start_turn(slot.row, command.chunks, moment)
+            self._rows.start_turn(slot.row, command, moment)
         elif isinstance(command, Send):
             self._pool.step(self._ticket(index), command.action)
         elif isinstance(command, Finish):
@@ -333,15 +338,12 @@ class _Rollout:
         self._in_reset.discard(index)
         decision = self._policy.failed(slot.attempts, slot.request.task, kind, error)
         self.statistics.env_errors[str(error.cause)] += 1
-        self.statistics.restarts += decision is RetryDecision.RESTART
-        self.statistics.replaced += decision is RetryDecision.OTHER_SAMPLE
+        self.statistics.count(decision)
         if decision is RetryDecision.GIVE_UP:
             slot.episode.fail(Outcome.ENV_ERROR, str(error))
             self._finish(index)
             return
-        if decision is RetryDecision.OTHER_SAMPLE:
-            sample = slot.request.sample + self._stride
-            slot.request = dataclasses.replace(slot.request, sample=sample)
+        slot.request = next_request(slot.request, decision, self._stride)
         self._release(index)
         self._unstarted.appendleft(index)
 
@@ -354,6 +356,13 @@ class _Rollout:
                     self._finish(index)
         finally:
             self._rows.stop()
+
+
+def next_request(request: EpisodeRequest, decision: RetryDecision, stride: int) -> EpisodeRequest:
+    """Returns the request of the next attempt; another sample has a number higher by `stride`."""
+    if decision is RetryDecision.OTHER_SAMPLE:
+        return dataclasses.replace(request, sample=request.sample + stride)
+    return request
 
 
 def check_collected(requests: Sequence[EpisodeRequest], trajectories: Sequence[Trajectory]) -> None:

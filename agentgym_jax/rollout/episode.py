@@ -5,6 +5,7 @@ append tokens to the sampler, send an action to the environment, or stop.
 """
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -22,16 +23,18 @@ TURN_BUDGETS = ("none", "start", "every_turn")
 
 
 class Renderer(Protocol):
-    """Interface of the append-only chat rendering (text/chat.py)."""
+    """Interface of the chat rendering (text/chat.py)."""
 
     def opening(self, messages: Sequence[Mapping[str, str]]) -> list[list[int]]:
         """Returns the token ids up to the first turn of the model, in chunks."""
 
-    def observation(self, text: str) -> list[int]:
-        """Returns the token ids of a user message and of the header of the next model turn."""
+    def continuation(
+        self, messages: Sequence[Mapping[str, str]], ended_by_stop: bool
+    ) -> list[int] | None:
+        """Returns the token ids between the last model turn and the next one.
 
-    def close_turn(self, ended_by_stop: bool) -> list[int]:
-        """Returns the token ids that the template adds after a model turn."""
+        Returns None if the template changes the last turn; `opening` then begins a new branch.
+        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +43,8 @@ class EpisodeLimits:
 
     Attributes:
       max_turns: Maximum number of turns.
-      max_tokens: Maximum number of tokens of the whole episode.
+      max_tokens: Maximum number of tokens of each branch. An agent program may have as many in all
+        branches together.
       max_parse_errors: Maximum number of parse errors in an episode; one more ends the episode.
       keep_last_observation: True to record the observation after the last allowed turn, from which
         a critic can estimate the value of the cut episode.
@@ -98,9 +102,17 @@ class AgentTurn:
 
 @dataclasses.dataclass(frozen=True)
 class Append:
-    """Command to append these chunks to the conversation and let the agent take a turn."""
+    """Command to append tokens to the agent's row and to let the agent take a turn.
+
+    Attributes:
+      chunks: Token ids to append.
+      branch: Number of the branch of the conversation.
+      kept: Number of tokens of the row that the branch begins with; None to keep all.
+    """
 
     chunks: list[list[int]]
+    branch: int = 0
+    kept: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +153,7 @@ class Episode:
         self._sources: list[int] = []
         self._logprobs: list[float] = []
         self._versions: list[int] = []
+        self._branch_starts: list[int] = []
         self._turns: list[Turn] = []
         self._last = Observation("", reward=0.0, score=0.0, done=False, success=False)
         self._error = ""
@@ -231,6 +244,7 @@ class Episode:
             seconds=seconds,
             score_scale=self._last.score_scale,
             first_observation=self._first_observation,
+            branch_starts=tuple(self._branch_starts),
         )
 
     def _continue(self, observation: str) -> Command:
@@ -238,14 +252,37 @@ class Episode:
         is_last = len(self._turns) >= self._limits.max_turns
         if is_last and not self._limits.keep_last_observation:
             return self._finish(Outcome.HORIZON)
-        closing = self._renderer.close_turn(not self._turns[-1].is_cut)
-        shown = self._shown(observation)
-        chunk = [*closing, *self._renderer.observation(shown)]
-        if len(self._tokens) + len(chunk) >= self._limits.max_tokens:
+        messages = [*self._messages, {"role": "user", "content": self._shown(observation)}]
+        chunk = self._renderer.continuation(messages, not self._turns[-1].is_cut)
+        if chunk is None:
+            return self._finish(Outcome.HORIZON) if is_last else self._begin_branch(messages)
+        if len(self._tokens) - self._branch_start + len(chunk) >= self._limits.max_tokens:
             return self._finish(Outcome.HORIZON if is_last else Outcome.CONTEXT_FULL)
-        self._messages.append({"role": "user", "content": shown})
+        self._messages = messages
         self._extend(chunk, TokenSource.OBSERVATION)
-        return self._finish(Outcome.HORIZON) if is_last else Append([chunk])
+        return self._finish(Outcome.HORIZON) if is_last else self._append([chunk])
+
+    def _begin_branch(self, messages: list[Mapping[str, str]]) -> Command:
+        """Continues in a new branch, because the chat template changes the last turn."""
+        before = self._tokens[self._branch_start :]
+        tokens = sum(self._renderer.opening(messages), [])
+        if len(tokens) >= self._limits.max_tokens:
+            return self._finish(Outcome.CONTEXT_FULL)
+        self._messages = messages
+        self._branch_starts.append(len(self._tokens))
+        self._extend(tokens, TokenSource.PROMPT)
+        # The last token of a row is not in its cache, and one token must be left to compute.
+        longest = min(len(before), len(tokens)) - 1
+        kept = len(os.path.commonprefix([before[:longest], tokens[:longest]]))
+        return self._append([tokens[kept:]], kept)
+
+    def _append(self, chunks: list[list[int]], kept: int | None = None) -> Append:
+        return Append(chunks, len(self._branch_starts), kept)
+
+    @property
+    def _branch_start(self) -> int:
+        """Returns the index of the first token of the present branch."""
+        return self._branch_starts[-1] if self._branch_starts else 0
 
     def _shown(self, observation: str) -> str:
         """Returns the observation with the turn budget added, as the agent reads it."""

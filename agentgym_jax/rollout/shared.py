@@ -1,4 +1,4 @@
-"""Episodes that all processes of a run collect together.
+"""Joint rollout of all processes of a run.
 
 Each process collects the episodes of its own tasks with its own sampler and servers. Afterwards all
 processes have all episodes, so that advantages, metrics and decisions are the same everywhere.

@@ -17,7 +17,8 @@ class SamplingOptions:
     Attributes:
       temperature: Sampling temperature; 0 is greedy.
       max_turn_tokens: Maximum number of sampled tokens per turn, including the end-of-turn token.
-      max_tokens: Maximum number of tokens per episode, including prompt and observations.
+      max_tokens: Maximum number of tokens per episode, including prompt and observations. If the chat
+        template removes thinking from the history, the limit holds for each branch.
       top_k: Number of likeliest tokens that may be sampled; 0 allows all.
       top_p: Probability mass of the likeliest tokens that may be sampled; 1 allows all.
     """
@@ -40,9 +41,9 @@ class SampledTurn:
     version: int  # version of the weights
 
 
-def episode_key(seed: int, step: int, item_id: str, sample: int) -> np.ndarray:
-    """Returns the random key of an episode, uint32 [2]: 64 bits of a hash of the arguments."""
-    text = f"{seed}/{step}/{item_id}/{sample}".encode()
+def episode_key(seed: int, step: int, item_id: str, sample: int, branch: int = 0) -> np.ndarray:
+    """Returns the random key of a branch of an episode, uint32 [2]: 64 bits of a hash."""
+    text = f"{seed}/{step}/{item_id}/{f'{branch}/' if branch else ''}{sample}".encode()
     return np.frombuffer(hashlib.sha256(text).digest()[:8], np.uint32).copy()
 
 

@@ -42,6 +42,7 @@ class _Row:
     sampled: list[np.ndarray]
     logprobs: list[np.ndarray]
     total: int = 0  # number of tokens in the sequence, including the pending one
+    has_pending: bool = False  # True if the last token is not in the cache
 
 
 class Sampler:
@@ -101,8 +102,9 @@ class Sampler:
         # Active rows; the row that has been active longest is first.
         self._decoding_rows: list[int] = []
         self._free = list(range(rows))
-        # For each row, digests (`PrefixChunk.digest`) of the sequences with which its cache begins.
-        self._prefixes: list[set[bytes]] = [set() for _ in range(rows)]
+        # For each row, digests (`PrefixChunk.digest`) of the sequences with which its cache begins,
+        # and their lengths in tokens.
+        self._prefixes: list[dict[bytes, int]] = [{} for _ in range(rows)]
         self._running: _Call | None = None
         self._state = decode.RowState.create(rows, stop_ids)
 
@@ -214,14 +216,31 @@ class Sampler:
             )
         arrays = [np.asarray(chunk, np.int32) for chunk in chunks]
         if record.total:
-            tokens = np.concatenate([state.token[row : row + 1], *arrays])
-            record.queue = [PrefixChunk(tokens[:-1], None)]
+            pending = [state.token[row : row + 1]] if record.has_pending else []
+            tokens = np.concatenate([*pending, *arrays])
+            record.queue = [PrefixChunk(tokens[:-1], None)] if len(tokens) > 1 else []
         else:
             record.queue = prefill.split_prompt(arrays)
         state.token[row] = arrays[-1][-1]
         record.total += count
+        record.has_pending = True
         record.sampled, record.logprobs = [], []
         self._queued_rows.append(row)
+
+    def rewind(self, row: int, count: int) -> None:
+        """Drops the tokens of a row after its first `count`; the row must not be active.
+
+        At least one token is dropped. The next prefill continues after those that are kept.
+        """
+        record = self._open[row]
+        if not 0 <= count < record.total or self._state.is_active[row] or record.queue:
+            raise ValueError(
+                f"row {row}: cannot keep {count} of {record.total} tokens, or the row is active"
+            )
+        record.total = self._state.length[row] = count
+        record.has_pending = False
+        kept = self._prefixes[row].items()
+        self._prefixes[row] = {digest: length for digest, length in kept if length <= count}
 
     def partial_turn(self, row: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the tokens and log-probabilities sampled so far in the present turn of a row."""
@@ -372,11 +391,13 @@ class Sampler:
     def _advance(self, row: int, count: int) -> int:
         """Moves `count` chunks from a row's queue to its prefixes; returns the number of tokens."""
         queue = self._open[row].queue
-        num_tokens = sum(len(chunk.tokens) for chunk in queue[:count])
-        self._prefixes[row].update(chunk.digest for chunk in queue[:count] if chunk.digest)
-        self._state.length[row] += num_tokens
+        before = int(self._state.length[row])
+        for chunk in queue[:count]:
+            self._state.length[row] += len(chunk.tokens)
+            if chunk.digest:
+                self._prefixes[row][chunk.digest] = int(self._state.length[row])
         del queue[:count]
-        return num_tokens
+        return int(self._state.length[row]) - before
 
     def _select_rows(
         self,

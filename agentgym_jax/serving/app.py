@@ -184,10 +184,13 @@ class _Served:
             prefix = f"{len(result.prompt_ids)}_{number}"
             message = wire.assistant_message(result.text, has_tools=bool(tools), call_prefix=prefix)
             reason = "tool_calls" if "tool_calls" in message else result.finish_reason
-            logprobs = self._logprobs(result) if body.logprobs else None
-            found = {"index": number, "message": message, "finish_reason": reason}
-            found |= {"logprobs": logprobs}
-            return found | self._ids(body, result)
+            return {
+                "index": number,
+                "message": message,
+                "finish_reason": reason,
+                "logprobs": self._logprobs(result) if body.logprobs else None,
+                **_ids(body, result),
+            }
 
         if body.stream:
             format_ = streams.ChatFormat(reply, self._backend.decode, body, tools, choice)
@@ -219,14 +222,21 @@ class _Served:
         def choice(number: int, result: Generation) -> dict[str, Any]:
             logprobs = None
             if body.logprobs is not None:
-                names = [self._backend.decode([i]) for i in result.token_ids.tolist()]
-                logprobs = {"tokens": names, "token_logprobs": result.logprobs.tolist()}
-                logprobs |= {"top_logprobs": None, "text_offset": None}
-            found = {"index": number, "text": result.text, "logprobs": logprobs}
-            found |= {"finish_reason": result.finish_reason}
-            if body.return_token_ids:
-                found["prompt_token_ids"] = result.prompt_ids.tolist()
-            return found | self._ids(body, result)
+                logprobs = {
+                    "tokens": self._names(result),
+                    "token_logprobs": result.logprobs.tolist(),
+                    "top_logprobs": None,
+                    "text_offset": None,
+                }
+            prompt_ids = result.prompt_ids.tolist()
+            return {
+                "index": number,
+                "text": result.text,
+                "finish_reason": result.finish_reason,
+                "logprobs": logprobs,
+                **({"prompt_token_ids": prompt_ids} if body.return_token_ids else {}),
+                **_ids(body, result),
+            }
 
         count = len(ids) * body.n
         if body.stream:
@@ -257,10 +267,14 @@ class _Served:
             }
             for i, result in enumerate(results)
         ]
-        content = {"request_id": f"gen-{time.time_ns()}", "choices": choices}
-        usage = wire.usage(results, options.n)
-        content |= {"prompt_token_ids": body.token_ids, "usage": usage}
-        return JSONResponse(content)
+        return JSONResponse(
+            {
+                "request_id": f"gen-{time.time_ns()}",
+                "choices": choices,
+                "prompt_token_ids": body.token_ids,
+                "usage": wire.usage(results, options.n),
+            }
+        )
 
     def _chat(self, request: Request) -> Chat:
         return self._backend.chat(request.path_params.get("episode"))
@@ -283,12 +297,12 @@ class _Served:
                 "context_length_exceeded",
             )
 
-    def _ids(self, body: Any, result: Generation) -> dict[str, Any]:
-        return {"token_ids": result.token_ids.tolist()} if body.return_token_ids else {}
+    def _names(self, result: Generation) -> list[str]:
+        """Returns the texts of the sampled tokens."""
+        return [self._backend.decode([token]) for token in result.token_ids.tolist()]
 
     def _logprobs(self, result: Generation) -> dict[str, Any]:
-        names = [self._backend.decode([i]) for i in result.token_ids.tolist()]
-        return wire.token_logprobs(result, names)
+        return wire.token_logprobs(result, self._names(result))
 
     def _count(self, results: Sequence[Generation]) -> None:
         self._prompt.inc(sum(len(result.prompt_ids) for result in results))
@@ -318,7 +332,7 @@ class _Served:
         request: Request,
         submit: "_Submit",
         count: int,
-        format_: "streams.Format",
+        format_: streams.Format,
     ) -> Response:
         """Returns a stream of events. Requests that cannot start fail before the stream begins."""
         loop = asyncio.get_running_loop()
@@ -335,6 +349,10 @@ class _Served:
                 self._count([future.result() for future in futures])
 
         return streams.EventResponse(events(), lambda: _cancel(pending, futures))
+
+
+def _ids(body: Any, result: Generation) -> dict[str, Any]:
+    return {"token_ids": result.token_ids.tolist()} if body.return_token_ids else {}
 
 
 # Function from the number of a choice and its callback to the submitted request.

@@ -17,7 +17,7 @@ import numpy as np
 
 from agentgym_jax.limits import annotations, misfit
 from agentgym_jax.sampling.options import SamplingOptions
-from agentgym_jax.serving.engine import Engine, TokenSequence
+from agentgym_jax.serving.engine import Answer, Engine, TokenSequence
 from agentgym_jax.serving.requests import (
     Generation,
     OnTokens,
@@ -46,6 +46,7 @@ class Conversations:
       sequences: Sequences with an answer in the order of their first request, with the messages of
         each.
       num_forks: Number of chat requests with answers in their history that continue no sequence.
+      last: The last answer; None before the first.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Conversations:
         self._count = 0
         self.sequences: dict[TokenSequence, tuple[Message, ...]] = {}
         self.num_forks = 0
+        self.last: Answer | None = None
 
     def submit_chat(
         self,
@@ -248,6 +250,7 @@ class Conversations:
                 if digest is not None and known is not None:
                     self._known[digest] = known
                 return
+            self.last = sequence.answers[-1]
             self.sequences[sequence] = (*messages, answer)
             dropped = self._known.pop(after, None)  # two requests may have had the same answer
             self._known[after] = _Known(sequence, self.sequences[sequence])

@@ -5,6 +5,7 @@ its new tokens. If all rows are taken, the row that has been idle longest is giv
 is prefilled again when it continues.
 """
 
+import bisect
 import collections
 import concurrent.futures
 import contextlib
@@ -83,7 +84,7 @@ class TokenSequence:
         self.versions.extend([version] * len(tokens))
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class _Work:
     """One request in the engine."""
 
@@ -293,7 +294,7 @@ class Engine:
                 turn = SampledTurn(row, tokens, logprobs, False, self._sampler.version)
                 self._finish(work, turn)
             else:
-                _tell(work, tokens, logprobs)
+                _tell(work, tokens)
 
     def _find_stop(self, work: _Work, tokens: Sequence[int]) -> tuple[int, str] | None:
         """Returns the number of tokens up to the first stop, and the text before it."""
@@ -302,11 +303,11 @@ class Engine:
         text = self.decode_text(tokens) if work.stop else ""
         if not any(stop in text for stop in work.stop):
             return None if id_at is None else (id_at + 1, self.decode_text(tokens))
-        count = next(
-            n
-            for n in range(1, len(tokens) + 1)
-            if any(stop in self.decode_text(tokens[:n]) for stop in work.stop)
-        )
+
+        def has_stop(count: int) -> bool:
+            return any(stop in self.decode_text(tokens[:count]) for stop in work.stop)
+
+        count = bisect.bisect_left(range(len(tokens) + 1), True, key=has_stop)
         text = self.decode_text(tokens[:count])
         at = min(text.index(stop) for stop in work.stop if stop in text)
         return count, text[:at]
@@ -365,12 +366,12 @@ class Engine:
             sequence.row = None
 
 
-def _tell(work: _Work, tokens: np.ndarray, logprobs: np.ndarray) -> None:
+def _tell(work: _Work, tokens: np.ndarray) -> None:
     """Calls the callback of a request; a callback that fails is not called again."""
     if work.on_tokens is None:
         return
     try:
-        work.on_tokens(tokens.tolist(), logprobs.tolist())
+        work.on_tokens(tokens.tolist())
     except Exception:  # noqa: BLE001 - an error of one client must not end the others' requests
         logging.exception("a callback for sampled tokens failed")
         work.on_tokens = None

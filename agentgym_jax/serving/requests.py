@@ -74,9 +74,9 @@ class Generation:
     version: int
 
 
-# Called with the ids and log-probabilities sampled so far, in the thread of the engine, so it must
-# not block. Only the result has the last tokens: they may contain a stop token or stop string.
-OnTokens = Callable[[Sequence[int], Sequence[float]], None]
+# Called with the ids sampled so far, in the thread of the engine, so it must not block. Only the
+# result has the last tokens: they may contain a stop token or stop string.
+OnTokens = Callable[[Sequence[int]], None]
 
 
 @dataclasses.dataclass(frozen=True)

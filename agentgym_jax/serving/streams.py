@@ -1,11 +1,12 @@
 """Server-sent events of answers that are still being sampled."""
 
+import abc
 import asyncio
 import concurrent.futures
 import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
@@ -21,14 +22,14 @@ class Progress:
 
     def __init__(self, count: int, loop: asyncio.AbstractEventLoop):
         self.changed = asyncio.Event()
-        self.latest: list[tuple[Sequence[int], Sequence[float]]] = [((), ())] * count
+        self.latest: list[Sequence[int]] = [()] * count
         self._loop = loop
 
     def callback(self, number: int) -> OnTokens:
         """Returns the callback of a choice, which the engine's thread calls."""
 
-        def store(tokens: Sequence[int], logprobs: Sequence[float]) -> None:
-            self.latest[number] = (tokens, logprobs)
+        def store(tokens: Sequence[int]) -> None:
+            self.latest[number] = tokens
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self.changed.set)
 
@@ -56,20 +57,114 @@ class EventResponse(StreamingResponse):
                 await self._content.aclose()
 
 
-class Format(Protocol):
-    """Writes the events of one request."""
+class Format(abc.ABC):
+    """Writes the events of one request; remembers the text that it has sent."""
 
+    def __init__(
+        self,
+        reply: wire.Reply,
+        decode: Callable[[Sequence[int]], str],
+        body: Any,
+        choice: Callable[[int, Generation], dict[str, Any]],
+        has_tools: bool = False,
+    ):
+        self._reply = reply
+        self._decode = decode
+        self._body = body
+        self._choice = choice
+        self._has_tools = has_tools
+        self._stop = body.sampling().stop
+        self._sent: dict[int, str] = {}
+
+    @abc.abstractmethod
     def begin(self, number: int) -> list[str]:
         """Returns the events before the first text of a choice."""
 
-    def grow(self, number: int, tokens: Sequence[int], logprobs: Sequence[float]) -> list[str]:
-        """Returns the events for all tokens of a choice so far."""
-
+    @abc.abstractmethod
     def end(self, number: int, result: Generation) -> list[str]:
         """Returns the last events of a choice."""
 
+    @abc.abstractmethod
+    def _write(self, number: int, text: str) -> str:
+        """Returns an event with new text."""
+
+    def grow(self, number: int, tokens: Sequence[int]) -> list[str]:
+        """Returns the events for all tokens of a choice so far."""
+        text = stable_text(self._decode(tokens), has_tools=self._has_tools, stop=self._stop)
+        news = self._news(number, text)
+        return [self._write(number, news)] if news else []
+
     def close(self, results: Sequence[Generation]) -> list[str]:
         """Returns the events after all choices."""
+        options = self._body.stream_options
+        if options is None or not options.include_usage:
+            return []
+        return [self._reply.chunk([], usage=wire.usage(results, self._body.n))]
+
+    def _news(self, number: int, text: str) -> str:
+        """Returns the part of a text that was not sent yet, and notes it as sent."""
+        sent = self._sent.get(number, "")
+        self._sent[number] = max(sent, text, key=len)
+        return text[len(sent) :]
+
+
+class ChatFormat(Format):
+    """Events of `/v1/chat/completions`."""
+
+    def __init__(
+        self,
+        reply: wire.Reply,
+        decode: Callable[[Sequence[int]], str],
+        body: wire.ChatRequest,
+        tools: Sequence[Any],
+        choice: Callable[[int, Generation], dict[str, Any]],
+    ):
+        super().__init__(reply, decode, body, choice, bool(tools))
+
+    def begin(self, number: int) -> list[str]:
+        """Implements `Format.begin`."""
+        return [self._chunk(number, {"role": "assistant", "content": ""})]
+
+    def end(self, number: int, result: Generation) -> list[str]:
+        """Implements `Format.end`; log-probabilities and ids are in the last event."""
+        whole = self._choice(number, result)
+        message, found = whole["message"], []
+        if news := self._news(number, message["content"] or ""):
+            found.append(self._write(number, news))
+        if calls := message.get("tool_calls"):
+            delta = [{"index": i, **call} for i, call in enumerate(calls)]
+            found.append(self._chunk(number, {"tool_calls": delta}))
+        last = {name: value for name, value in whole.items() if name != "message"} | {"delta": {}}
+        has_ids = self._body.return_token_ids
+        prompt = {"prompt_token_ids": result.prompt_ids.tolist()} if has_ids else {}
+        return [*found, self._reply.chunk([last], **prompt)]
+
+    def _write(self, number: int, text: str) -> str:
+        return self._chunk(number, {"content": text})
+
+    def _chunk(self, number: int, delta: Any) -> str:
+        return self._reply.chunk(
+            [{"index": number, "delta": delta, "finish_reason": None, "logprobs": None}]
+        )
+
+
+class TextFormat(Format):
+    """Events of `/v1/completions`."""
+
+    def begin(self, number: int) -> list[str]:
+        """Implements `Format.begin`."""
+        return []
+
+    def end(self, number: int, result: Generation) -> list[str]:
+        """Implements `Format.end`."""
+        whole = self._choice(number, result)
+        news = self._news(number, result.text)
+        return [self._reply.chunk([{**whole, "text": news}])]
+
+    def _write(self, number: int, text: str) -> str:
+        return self._reply.chunk(
+            [{"index": number, "text": text, "finish_reason": None, "logprobs": None}]
+        )
 
 
 async def events(
@@ -94,10 +189,10 @@ async def events(
         for number, future in enumerate(futures):
             if number in ended:
                 continue
-            tokens, logprobs = progress.latest[number]
+            tokens = progress.latest[number]
             if len(tokens) > shown[number] and not future.done():
                 shown[number] = len(tokens)
-                for event in format_.grow(number, tokens, logprobs):
+                for event in format_.grow(number, tokens):
                     yield event
             if future.done():
                 ended.add(number)
@@ -115,114 +210,3 @@ async def events(
 
 def _error(error: BaseException) -> str:
     return json.dumps(wire.error_body(str(error) or "the request ended", "server_error", "stream"))
-
-
-class _Format:
-    """Text of the choices that was sent already."""
-
-    def __init__(
-        self,
-        reply: wire.Reply,
-        decode: Callable[[Sequence[int]], str],
-        body: Any,
-        choice: Callable[[int, Generation], dict[str, Any]],
-        has_tools: bool = False,
-    ):
-        self._reply = reply
-        self._decode = decode
-        self._body = body
-        self._choice = choice
-        self._has_tools = has_tools
-        self._stop = body.sampling().stop
-        self._sent: dict[int, str] = {}
-
-    def _news(self, number: int, text: str) -> str:
-        """Returns the part of a text that was not sent yet, and notes it as sent."""
-        sent = self._sent.get(number, "")
-        self._sent[number] = max(sent, text, key=len)
-        return text[len(sent) :]
-
-    def _stable(self, tokens: Sequence[int]) -> str:
-        return stable_text(self._decode(tokens), has_tools=self._has_tools, stop=self._stop)
-
-    def _prompt(self, result: Generation) -> dict[str, Any]:
-        has_ids = self._body.return_token_ids
-        return {"prompt_token_ids": result.prompt_ids.tolist()} if has_ids else {}
-
-    def _usage(self, results: Sequence[Generation]) -> list[str]:
-        options = self._body.stream_options
-        if options is None or not options.include_usage:
-            return []
-        return [self._reply.chunk([], usage=wire.usage(results, self._body.n))]
-
-
-class ChatFormat(_Format):
-    """Events of `/v1/chat/completions`."""
-
-    def __init__(
-        self,
-        reply: wire.Reply,
-        decode: Callable[[Sequence[int]], str],
-        body: wire.ChatRequest,
-        tools: Sequence[Any],
-        choice: Callable[[int, Generation], dict[str, Any]],
-    ):
-        super().__init__(reply, decode, body, choice, bool(tools))
-
-    def begin(self, number: int) -> list[str]:
-        """Implements `Format.begin`."""
-        return [self._chunk(number, {"role": "assistant", "content": ""})]
-
-    def grow(self, number: int, tokens: Sequence[int], logprobs: Sequence[float]) -> list[str]:
-        """Implements `Format.grow`."""
-        news = self._news(number, self._stable(tokens))
-        return [self._chunk(number, {"content": news})] if news else []
-
-    def end(self, number: int, result: Generation) -> list[str]:
-        """Implements `Format.end`; log-probabilities and ids are in the last event."""
-        whole = self._choice(number, result)
-        message, found = whole["message"], []
-        if news := self._news(number, message["content"] or ""):
-            found.append(self._chunk(number, {"content": news}))
-        if calls := message.get("tool_calls"):
-            delta = [{"index": i, **call} for i, call in enumerate(calls)]
-            found.append(self._chunk(number, {"tool_calls": delta}))
-        last = {name: value for name, value in whole.items() if name != "message"} | {"delta": {}}
-        return [*found, self._reply.chunk([last], **self._prompt(result))]
-
-    def close(self, results: Sequence[Generation]) -> list[str]:
-        """Implements `Format.close`."""
-        return self._usage(results)
-
-    def _chunk(self, number: int, delta: Any) -> str:
-        return self._reply.chunk(
-            [{"index": number, "delta": delta, "finish_reason": None, "logprobs": None}]
-        )
-
-
-class TextFormat(_Format):
-    """Events of `/v1/completions`."""
-
-    def begin(self, number: int) -> list[str]:
-        """Implements `Format.begin`."""
-        return []
-
-    def grow(self, number: int, tokens: Sequence[int], logprobs: Sequence[float]) -> list[str]:
-        """Implements `Format.grow`."""
-        news = self._news(number, self._stable(tokens))
-        return [self._chunk(number, news)] if news else []
-
-    def end(self, number: int, result: Generation) -> list[str]:
-        """Implements `Format.end`."""
-        whole = self._choice(number, result)
-        news = self._news(number, result.text)
-        return [self._reply.chunk([{**whole, "text": news}])]
-
-    def close(self, results: Sequence[Generation]) -> list[str]:
-        """Implements `Format.close`."""
-        return self._usage(results)
-
-    def _chunk(self, number: int, text: str) -> str:
-        return self._reply.chunk(
-            [{"index": number, "text": text, "finish_reason": None, "logprobs": None}]
-        )

@@ -58,6 +58,7 @@ _STEP_COLUMNS = (
     _Column("round", ("agentevol/round",), ".0f"),
     _Column("kept", ("agentevol/kept",), ",.0f"),
     _Column("reward", ("rollout/reward_mean",), ".3f"),
+    _Column("judge", ("judge/score_mean",), ".3f"),
     _Column("turns", ("rollout/turns_mean",), ".1f"),
     _Column("horizon", ("horizon/turns",), ".0f"),
     _Column("seconds", ("time/iteration_s",), ".1f"),

@@ -49,7 +49,8 @@ class ChatRenderer:
     """Renders the parts of a conversation as token ids, in the order of an episode.
 
     System and user messages are trimmed if the template trims them. Answers are never changed,
-    because their tokens were sampled.
+    because their tokens were sampled. If the template removes the thinking of earlier answers, the
+    conversation continues in a new sequence without it.
 
     Attributes:
       stop_ids: Tokens that end a sampled turn: the template's stop token, then the tokenizer's
@@ -66,6 +67,7 @@ class ChatRenderer:
         names = sorted(self._tokenizer.special_tokens, key=len, reverse=True)
         self._specials = re.compile("(" + ("|".join(map(re.escape, names)) or "(?!)") + ")")
         self._assistant_header = self.pieces(self.grammar.assistant_header)
+        self._earlier_header = self.pieces(self.grammar.earlier_header)
         footer = self.pieces(self.grammar.assistant_footer)
         at = next((i for i, piece in enumerate(footer) if isinstance(piece, int)), None)
         if at is None:
@@ -102,13 +104,15 @@ class ChatRenderer:
         for i, message in enumerate(messages):
             role, text = message["role"], self.grammar.content(message["role"], message["content"])
             if role == "assistant":
-                pieces += [*self.action(message["content"]), *self._after_stop]
+                answer = self.grammar.earlier_answer(message["content"])
+                pieces += [*self.action(answer), *self._after_stop]
                 continue
             pieces += self._header(role, messages[i - 1]["role"] if i else None)
             content_at = len(pieces)
             pieces.append(text)
             if role == "user":
-                pieces += self._assistant_header
+                is_last = i == len(messages) - 1
+                pieces += self._assistant_header if is_last else self._earlier_header
         if len(messages) == 1:
             return [self.encode(pieces)]
         breaks = [j + 1 for j in range(content_at) if isinstance(pieces[j], int)]
@@ -131,6 +135,28 @@ class ChatRenderer:
         ids = ids[len(before) :] if ids[: len(before)] == before else self._tokenizer.encode(answer)
         return [*ids, self.stop_ids[0]]
 
+    def continuation(
+        self, messages: Sequence[Mapping[str, str]], ended_by_stop: bool
+    ) -> list[int] | None:
+        """Returns the tokens between a sampled answer and the next one.
+
+        Args:
+          messages: Conversation that ends with the sampled answer and a user message.
+          ended_by_stop: True if the answer ended with a stop token.
+
+        Returns:
+          Token ids; None if the template changes the answer, so that the conversation continues in
+          a new sequence with `opening(messages)`.
+        """
+        if self.rewrites(messages[-2]["content"]):
+            return None
+        return [*self.close_turn(ended_by_stop), *self.observation(messages[-1]["content"])]
+
+    def rewrites(self, answer: str) -> bool:
+        """Returns True if the template writes an answer differently when a message follows."""
+        earlier = self.grammar.earlier_answer(answer)
+        return bool(self.grammar.thinking_start) or earlier != answer
+
     def close_turn(self, ended_by_stop: bool) -> list[int]:
         """Returns the template's tokens after an answer, and its stop token unless sampled."""
         if ended_by_stop:
@@ -151,7 +177,8 @@ class ChatRenderer:
         """Encodes a finished conversation; the ids equal those of an episode encoded part by part.
 
         The opening ends before the first answer with `loss`. A final user message is followed by
-        the header of an answer.
+        the header of an answer. Raises ValueError if the template changes an answer after the
+        opening; see `split_conversation`.
         """
         check_roles([message.role for message in messages])
         for i, message in enumerate(messages):
@@ -160,6 +187,12 @@ class ChatRenderer:
         answers = [i for i, message in enumerate(messages) if message.role == "assistant"]
         imitated = [i for i in answers if messages[i].loss]
         first = next(iter(imitated or answers), len(messages))
+        changed = [i for i in answers if first <= i < len(messages) - 1]
+        if any(self.rewrites(messages[i].content) for i in changed):
+            raise ValueError(
+                "the chat template removes the thinking of an answer that a message follows; split "
+                "the conversation after this answer"
+            )
         opening = [{"role": m.role, "content": m.content} for m in messages[:first]]
         spans = [(sum(self.opening(opening), []), TokenSource.PROMPT, False)]
         for message in messages[first:]:
@@ -174,6 +207,25 @@ class ChatRenderer:
             action_mask=np.repeat(np.array([loss for _, _, loss in spans], bool), lengths),
             sources=np.repeat(np.array([source for _, source, _ in spans], np.int8), lengths),
         )
+
+    def split_conversation(self, messages: Sequence[Message]) -> list[list[Message]]:
+        """Returns conversations with the answers to imitate, none of which changes an answer.
+
+        A conversation ends after an answer that the template changes when a message follows. The
+        next one has its messages without loss.
+        """
+        parts: list[list[Message]] = []
+        start = 0  # first message whose loss is not in an earlier part
+        for i, message in enumerate(messages):
+            is_last = i == len(messages) - 1
+            if not is_last and not (message.role == "assistant" and self.rewrites(message.content)):
+                continue
+            before = [dataclasses.replace(m, loss=False) for m in messages[:start]]
+            part = [*before, *messages[start : i + 1]]
+            if is_last and not parts or any(m.loss for m in part):
+                parts.append(part)
+            start = i + 1
+        return parts
 
     def _header(self, role: str, before: str | None) -> list[Piece]:
         """Returns the template's pieces before a system or user message."""
@@ -206,12 +258,17 @@ class ChatRenderer:
     def _check_runs(self) -> None:
         """Checks on samples that ids encoded run by run equal those of the whole text."""
         system = {"role": "system", "content": "Answer with one action."}
-        samples = [list(_SAMPLE)]
+        # The last answer may have its own form if the template removes thinking.
+        sample_messages = _SAMPLE[:-1] if self.grammar.drops_thinking else _SAMPLE
+        samples = [list(sample_messages)]
         if self.grammar.system_header is not None:
-            samples.append([system, *_SAMPLE])
+            samples.append([system, *sample_messages])
         for sample in samples:
-            messages = [Message(m["role"], m["content"]) for m in sample]
-            pieces = self.encode_conversation(messages).tokens.tolist()
+            if sample[-1]["role"] == "user":
+                pieces = sum(self.opening(sample), [])
+            else:
+                messages = [Message(m["role"], m["content"]) for m in sample]
+                pieces = self.encode_conversation(messages).tokens.tolist()
             whole = self._tokenizer.encode_with_specials(self.template.render(sample))
             at = len(os.path.commonprefix([pieces, whole]))
             if at < len(pieces):

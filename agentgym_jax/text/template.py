@@ -1,7 +1,8 @@
 """Extracts the fixed strings that a Jinja chat template writes around messages.
 
 Sample conversations show whether the strings depend on other messages, on contents or on the date.
-Such a template is refused.
+Such a template is refused. One exception is allowed: a template may remove the thinking of earlier
+answers.
 """
 
 import contextlib
@@ -38,11 +39,13 @@ _REMEDY = "Give the tokenizer an append-only template, such as text.template.CHA
 _LONGEST_PROOF = 8  # messages; 5 already show effects of parity and of the first and last message
 _LONGEST_PROBE = 4  # messages
 _OUTER_SPACE = " \n spaced out \n "
+_THINKING_END = "</think>"
+_THINKING = "<think>\nwhy\n</think>\n\nAction:\nlook"
 # contents to which templates are known to react, except the empty system message, which many omit
 _PROBES = {
     "system": (_OUTER_SPACE, "a {{ b }} <c> & d"),
     "user": (_OUTER_SPACE, "a {{ b }} <c> & d", "", "<tool_response>\nx\n</tool_response>"),
-    "assistant": (_OUTER_SPACE, "a {{ b }} <c> & d", "<think>\nwhy\n</think>\n\nAction:\nlook"),
+    "assistant": (_OUTER_SPACE, "a {{ b }} <c> & d", _THINKING),
 }
 
 Chat = Sequence[Mapping[str, str]]
@@ -69,10 +72,23 @@ class Grammar:
     system_header: str | None = None
     after_system: str | None = None
     trimmed: frozenset[str] = frozenset()  # roles whose contents lose their outer whitespace
+    drops_thinking: bool = False  # True if answers lose their thinking when a message follows
+    thinking_start: str = ""  # end of `assistant_header` that is not written before earlier answers
 
     def content(self, role: str, text: str) -> str:
         """Returns the content of a message as the template writes it."""
         return text.strip() if role in self.trimmed else text
+
+    def earlier_answer(self, text: str) -> str:
+        """Returns an answer as the template writes it when a message follows."""
+        if not self.drops_thinking or _THINKING_END not in text:
+            return text
+        return text.rpartition(_THINKING_END)[2].lstrip("\n")
+
+    @property
+    def earlier_header(self) -> str:
+        """Returns `assistant_header` as the template writes it before an earlier answer."""
+        return self.assistant_header.removesuffix(self.thinking_start)
 
     def literals(self) -> list[str]:
         """Returns all strings; their order determines the ids of a trained tokenizer's specials."""
@@ -87,14 +103,17 @@ class Grammar:
             "assistant": self.next_user_header,
         }
         text, previous = "", ""
-        for message in messages:
+        for i, message in enumerate(messages):
             role, content = message["role"], self.content(message["role"], message["content"])
             if role == "system":
                 text += (self.system_header or "") + content
             elif role == "user":
-                text += before_user[previous] + content + self.assistant_header
+                is_last = i == len(messages) - 1
+                header = self.assistant_header if is_last else self.earlier_header
+                text += before_user[previous] + content + header
             else:
-                text += self.answer_prefix + content + self.assistant_footer
+                answer = self.earlier_answer(content)
+                text += self.answer_prefix + answer + self.assistant_footer
             previous = role
         return text
 
@@ -146,9 +165,15 @@ class ChatTemplate:
         """Returns the template's strings; raises ValueError if a probed conversation differs."""
         first_user_header, assistant_header = self._literals(_roles(1))
         _, before_answer, footer = self._literals(_roles(2))
-        if not before_answer.startswith(assistant_header):
+        _, before_earlier, between, _ = self._literals(_roles(3))
+        thinking_start = ""
+        drops_thinking = self._drops_thinking()
+        if drops_thinking:
+            before_answer = before_earlier
+            if assistant_header.startswith(before_answer):
+                thinking_start = assistant_header[len(before_answer) :]
+        if not (before_answer + thinking_start).startswith(assistant_header):
             _refuse("asking for an answer and showing it differ", assistant_header, before_answer)
-        _, _, between, _ = self._literals(_roles(3))
         if not between.startswith(footer):
             _refuse("the end of an answer changes when a message follows", footer, between)
         grammar = Grammar(
@@ -157,6 +182,8 @@ class ChatTemplate:
             answer_prefix=before_answer[len(assistant_header) :],
             assistant_footer=footer,
             next_user_header=between[len(footer) :],
+            drops_thinking=drops_thinking,
+            thinking_start=thinking_start,
         )
         with contextlib.suppress(ValueError):  # the template rejects or omits system messages
             before, after, _ = self._literals(("system", "user"))
@@ -181,6 +208,11 @@ class ChatTemplate:
             literals.append(literal)
         return [*literals, rest]
 
+    def _drops_thinking(self) -> bool:
+        """Returns True if the template removes the thinking of an answer that a message follows."""
+        messages = _marked(_roles(3), "assistant", _THINKING)
+        return _THINKING_END not in self.render(messages)
+
     def _with_trimming(self, grammar: Grammar) -> Grammar:
         roles = _roles(3, system=grammar.system_header is not None)
         trimmed = set()
@@ -193,7 +225,10 @@ class ChatTemplate:
 
     def _prove(self, grammar: Grammar) -> None:
         systems = (False,) if grammar.system_header is None else (False, True)
-        for system, length in itertools.product(systems, range(1, _LONGEST_PROOF + 1)):
+        # An episode asks only after user messages. The last answer may have its own form if the
+        # template removes thinking.
+        lengths = range(1, _LONGEST_PROOF + 1, 2 if grammar.drops_thinking else 1)
+        for system, length in itertools.product(systems, lengths):
             roles = _roles(length, system=system)
             cases = {"every message is a plain word": _marked(roles)}
             for role in dict.fromkeys(roles) if length <= _LONGEST_PROBE else ():

@@ -75,8 +75,7 @@ class ToolChat:
         _check_last(messages)
         new = messages[num_known:]
         if _is_plain(messages, tools) and len(new) == 1:
-            closing = self._renderer.close_turn(is_stopped)
-            return [*closing, *self._renderer.observation(new[0]["content"])]
+            return self._renderer.continuation(messages, is_stopped)
         names = _Placeholders(self._names, [*messages, *tools])
         template, (known, all_tools) = self._renderer.template, names.hide([messages, tools])
         before = template.render(known[:num_known], all_tools, asks=False)

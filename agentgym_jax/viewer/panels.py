@@ -203,6 +203,7 @@ def _environment_turns(ax: Axes, run: Run) -> None:
 
 # Label of a metric in the legend of its panel.
 _LABELS = {
+    "judge/score_mean": "training",
     "agentevol/explored": "explored",
     "agentevol/kept": "kept",
     "agentevol/demonstrations": "demonstrations",
@@ -302,6 +303,7 @@ PANELS = (
         ("dpo/chosen_logprob", "dpo/rejected_logprob"),
     ),
     Panel("reward", "Reward", "reward per episode", ("rollout/reward_mean",), _reward),
+    _curves("judge", "Score of the judge", "score per episode", ("judge/score_mean",)),
     Panel("entropy", "Policy entropy", "nats per token", ("policy/entropy",), _entropy),
     _curves("kl", "Divergence", "nats per token", ("policy/kl_k3", "policy/approx_kl")),
     Panel("time", "Where the time goes", "share of a step", ("time/iteration_s",), _time),

@@ -168,6 +168,8 @@ class Bundle:
             "attempts": record["attempts"],
             "error": record["error"],
         }
+        if record.get("judge_score") is not None:
+            episode["judge"] = [round(record["judge_score"], 4), record["judge_reason"]]
         for key in ("advantages", "reference_logprobs", "learner_logprobs"):
             if record.get(key) is not None:
                 episode[key] = _milli(_select_actions(record, record[key]))

@@ -37,6 +37,7 @@ def test_a_run_trains_on_an_environment_of_the_package_openenv(port, tmp_path):
     command += [f"--config={HERE / 'openenv_config.py'}:{port}", f"--workdir={workdir}"]
     changes = {
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "envs")]),
+        "XLA_FLAGS": "",  # one device, not the eight of the test session
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     }
     done = subprocess.run(

@@ -18,6 +18,7 @@ from agentgym_jax.jobs.config.settings import JudgeSettings
 from agentgym_jax.jobs.rl.config import parse
 from configs.sft import trajectories as sft
 from tests.integration import tiny
+from tests.processes import launch
 
 ROOT = pathlib.Path(__file__).parents[2]
 JUDGE = dict(url="http://127.0.0.1:9/v1", model="grader", rubric="Be brief.")
@@ -92,6 +93,7 @@ CONFIG = """
 import sys
 sys.path.insert(0, {root!r})
 from tests.integration import tiny
+from tests.processes import launch
 def get_config(arg=None):
     c = tiny.get_config()
     c.total_steps = 2
@@ -165,3 +167,35 @@ def test_a_judge_that_always_fails_ends_the_run_with_one_line(fake, tmp_path, mo
     last = done.stderr.strip().splitlines()[-1]
     assert "judge: the judge scored none of" in last and "TEST_JUDGE_KEY" in last
     assert "Traceback" not in done.stderr and "sk-very-secret" not in done.stderr
+
+
+@pytest.mark.slow
+def test_two_processes_share_a_judge(fake, tmp_path, monkeypatch):
+    monkeypatch.setenv("TEST_JUDGE_KEY", "any")
+    fake.answer_all(lambda r: verdict(score=points(r.json()["messages"][1]["content"])))
+    path = tmp_path / "config.py"
+    path.write_text(CONFIG.format(root=str(ROOT), url=fake.server.url))
+
+    def run(count):
+        command = launch.train_command(tmp_path / f"run{count}", config=path)
+        folder = tmp_path / f"logs{count}"
+        statuses, outputs = launch.finish(command, count, devices=2, folder=folder)
+        assert statuses == [0] * count, outputs[0][-3000:] + outputs[-1][-3000:]
+        return tmp_path / f"run{count}"
+
+    def scores(folder):
+        files = sorted((folder / "trajectories").glob("step_*.jsonl"))
+        records = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        return {(r["item_id"], r["sample"], r["step"]): r["judge_score"] for r in records}
+
+    one, two = run(1), run(2)
+    assert scores(one) == scores(two) and set(scores(one).values()) == {0.0, 1.0}
+    asked = [
+        {json.loads(line)["key"] for line in (folder / name).read_text().splitlines()}
+        for folder, name in [
+            (one, "judge_cache.jsonl"),
+            (two, "judge_cache.jsonl"),
+            (two, "judge_cache.1.jsonl"),
+        ]
+    ]
+    assert asked[0] == asked[1] | asked[2] and asked[1] and asked[2]

@@ -115,6 +115,26 @@ def make(episodes, name="grpo", group_size=None, **changes):
     return make_experience(episodes, **(options | changes))
 
 
+@pytest.mark.parametrize("name", ["grpo", "ppo"])
+def test_an_episode_with_branches_may_be_longer_than_a_row(name):
+    episodes = [episode("ddd", success=True), episode("d")]
+    branched = [dataclasses.replace(episodes[0], branch_starts=(4, 7)), episodes[1]]
+    wide = make(episodes, name)
+    narrow = make(branched, name, max_tokens=4)
+    assert narrow.advantage_BT.shape == (2, 12)
+    np.testing.assert_allclose(narrow.advantage_BT, wide.advantage_BT[:, :12], atol=1e-6)
+    batch = pack_experience(
+        narrow,
+        np.arange(2),
+        aggregation_options=dict(mode="token_mean"),
+        row_length=4,
+        num_row_lengths=1,
+        rows_multiple=1,
+        keep_zero_advantage=True,
+    )
+    assert batch.tokens.shape == (4, 4)
+
+
 def shown(turns, *texts, **options):
     """Returns an episode with these observations; the first one precedes the first turn."""
     made = episode(turns, **options)

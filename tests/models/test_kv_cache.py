@@ -27,7 +27,7 @@ def test_a_cache_has_the_requested_shape_and_type():
 def test_a_cache_is_sharded_but_few_heads_are_not_split():
     layout = Layout(make_mesh(data=2, fsdp=1, tensor=4), DECODE_RULES)
     cache = KVCache.create(CONFIG, 4, 6, "float32", layout)
-    assert cache.k_LBKSH.sharding.spec[1] == ("data", "fsdp")
+    assert cache.k_LBKSH.sharding.spec[1] == "data"
     assert {s.data.shape for s in cache.k_LBKSH.addressable_shards} == {(3, 2, 2, 6, 8)}
 
 

@@ -7,24 +7,17 @@ transformers. Each case starts one of this project's servers as a separate proce
 """
 
 import dataclasses
-import importlib
-import importlib.machinery
-import importlib.util
 import logging
-import os
-import pathlib
-import sys
-import types
 from typing import Any
 
 import pytest
 import requests
 
 from agentgym_jax.client.embedded import EmbeddedServers
+from tests.parity.agentgym_checkout import load, needs_checkout
 
-CHECKOUT = os.environ.get("AGENTGYM")
 pytestmark = [
-    pytest.mark.skipif(not CHECKOUT, reason="AGENTGYM does not name a checkout of AgentGym"),
+    needs_checkout,
     pytest.mark.timeout(900),
 ]
 MAX_TURNS = 100
@@ -73,20 +66,6 @@ class Served:
         return self.client_class(env_server_base=self.url, data_len=1000)
 
 
-def client_class(name: str) -> Any:
-    """Returns the client class with this name from the checkout."""
-    folder = str(pathlib.Path(CHECKOUT) / "agentenv")
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    if importlib.util.find_spec("openai") is None:
-        # `agentenv.controller` imports openai for agents that these tests do not use.
-        unused = types.ModuleType("openai")
-        unused.__spec__ = importlib.machinery.ModuleSpec("openai", None)
-        unused.OpenAI = None
-        sys.modules["openai"] = unused
-    return getattr(importlib.import_module("agentenv.envs"), name)
-
-
 @pytest.fixture(scope="module", params=[False, True], ids=["default", "compat"])
 def compat(request):
     return request.param
@@ -98,7 +77,7 @@ def served(request, compat):
     arguments = ("--compat",) if compat else ()
     with EmbeddedServers([request.param], arguments=arguments) as servers:
         url = servers.urls[request.param] + case.prefix
-        yield Served(case, url, compat, client_class(case.client))
+        yield Served(case, url, compat, load("agentenv.envs", case.client))
 
 
 def expert_text(client) -> str:

@@ -72,7 +72,10 @@ def train(workdir, count, *overrides, devices=4, folder=None, cache=None, by_pro
     )
 
 
-def train_command(workdir, *overrides, cache=None, by_process=None):
+TINY = ROOT / "tests/integration/tiny.py"
+
+
+def train_command(workdir, *overrides, config=TINY, cache=None, by_process=None):
     """Returns the function that `started` needs, for a run on all devices."""
 
     def command(flags, i):
@@ -81,7 +84,7 @@ def train_command(workdir, *overrides, cache=None, by_process=None):
             sys.executable,
             "-m",
             "agentgym_jax.train",
-            f"--config={ROOT / 'tests/integration/tiny.py'}",
+            f"--config={config}",
             "--config.mesh.fsdp=-1",
             f"--workdir={workdir}",
             f"--compilation_cache={cache or ''}",

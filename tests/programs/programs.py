@@ -173,6 +173,19 @@ def react(task):
         observation = result.observation
 
 
+def two_conversations(task):
+    """Plays the environment in turns of two conversations; returns its reward."""
+    conversations = [[user("one")], [user("two")]]
+    task.reset()
+    for messages in (conversations[0], conversations[1], conversations[0]):
+        messages.append(ask(task, messages))
+        result = task.act(messages[-1]["content"])
+        messages.append(user(result.observation))
+        if result.done:
+            break
+    return 0.25
+
+
 if __name__ == "__main__":
     result = globals()[sys.argv[1]](AgentTask.from_environ())
     sys.stdout.write(f"some output\n{json.dumps(result)}\n")

@@ -13,6 +13,7 @@ import pytest
 from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import ServerUnavailable
+from agentgym_jax.client.no_server import NoServerTransport
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.models.policy import Policy
@@ -81,10 +82,17 @@ class Setup:
         limits=LIMITS,
         max_attempts=1,
         timeout_s=60.0,
+        transport=None,
         should_stop=lambda: False,
     ):
         """Returns trajectories and statistics; `program` None is the policy itself."""
-        client = EnvClient(self.world.url, "textcraft", connect_timeout_s=5, step_timeout_s=5.0)
+        client = EnvClient(
+            self.world.url,
+            "textcraft",
+            connect_timeout_s=5,
+            step_timeout_s=5.0,
+            transport=transport,
+        )
         requests = [
             EpisodeRequest(Task("textcraft", task, ""), sample, 0, 0, limits, SAMPLING)
             for task in tasks
@@ -152,6 +160,15 @@ def test_a_program_has_the_tokens_and_turns_of_the_policy_itself(setup):
         assert {**vars(ours), **changed} == {**vars(theirs), **changed}
 
 
+def test_each_action_is_recorded_with_its_answer(setup):
+    episodes, _ = setup.play(function(programs.two_conversations), range(8))
+    assert max(len(t.turns) for t in episodes) == 3
+    for episode in episodes:
+        assert [t.action for t in episode.turns] == [t.text.encode().hex() for t in episode.turns]
+        assert [t.reward for t in episode.turns] == [0.0] * (len(episode.turns) - 1) + [0.25]
+        assert episode.score == 0.25
+
+
 def test_a_command_gives_the_episodes_of_the_function(setup):
     functions, _ = setup.play(function(programs.one_turn), (0, 1))
     commands, _ = setup.play(command("one_turn"), (0, 1))
@@ -198,6 +215,20 @@ def test_concurrent_requests_of_an_episode_are_branches(setup):
 def test_a_failing_program_is_never_a_reward(setup, program, found):
     with pytest.raises(ServerUnavailable, match=found):
         setup.play(program, (0, 1))
+
+
+def test_a_command_that_cannot_be_started_is_refused(setup):
+    with pytest.raises(ServerUnavailable, match="program.command cannot be started: .*/no/such"):
+        setup.play(functools.partial(CommandProgram, "/no/such/program"), (0,))
+
+
+def test_a_program_without_a_server_cannot_play_its_environment(setup):
+    with pytest.raises(ServerUnavailable, match="program failed in all 2.*return the reward, with"):
+        setup.play(function(programs.react), (0, 1), transport=NoServerTransport("textcraft"))
+    played, _ = setup.play(
+        function(programs.one_turn), (0, 1), transport=NoServerTransport("textcraft")
+    )
+    assert [t.outcome for t in played] == [Outcome.SUCCESS, Outcome.FAILURE]
 
 
 def test_an_episode_whose_program_fails_is_invalid(setup):

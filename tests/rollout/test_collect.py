@@ -5,6 +5,8 @@ import itertools
 import time
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from agentgym_jax.client.actions import ParsedAction
@@ -14,6 +16,7 @@ from agentgym_jax.client.errors import ServerUnavailable
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.token_logprobs import token_logprobs
 from agentgym_jax.rollout.agents import SampledRows
 from agentgym_jax.rollout.collect import (
     Collector,
@@ -63,10 +66,11 @@ def collect(
     show_turn_budget="none",
     restart_dead_servers=lambda: None,
     should_stop=lambda: False,
+    make_renderer=ChatRenderer,
     **options,
 ):
     tokenizer = byte_tokenizer()
-    renderer = ChatRenderer(tokenizer)
+    renderer = make_renderer(tokenizer)
     sampler = Sampler(
         policy,
         rows=rows,
@@ -111,6 +115,52 @@ def collect(
     assert progress[-1] == (len(requests), len(requests))
     assert not world.sessions  # every created session is closed
     return result
+
+
+class Forgetful(ChatRenderer):
+    """A renderer of a template that cuts every answer when a message follows."""
+
+    def opening(self, messages):
+        return super().opening(
+            [
+                {**m, "content": m["content"][:1] if m["role"] == "assistant" else m["content"]}
+                for m in messages
+            ]
+        )
+
+    def continuation(self, messages, ended_by_stop):
+        return None
+
+
+def test_rewritten_histories_are_branches_with_the_probabilities_of_teacher_forcing(policy):
+    def play(world):
+        return collect(policy, world, range(4), make_renderer=Forgetful)[0]
+
+    episodes = play(World())
+    assert max(len(t.branches) for t in episodes) == 3
+    params = policy.init(jax.random.key(0))
+    score = jax.jit(
+        lambda tokens, segments: (
+            token_logprobs(
+                policy,
+                params,
+                policy.hidden(params, tokens, jnp.arange(256)[None], segments),
+                tokens,
+                chunk_size=64,
+            ).logprob_BT
+        )
+    )
+    for episode in episodes:
+        assert len(episode.branches) == len(episode.turns)
+        for branch in episode.branches:
+            row = np.zeros((1, 256), np.int32)
+            row[0, : branch.stop - branch.start] = episode.tokens[branch]
+            segments = (np.arange(256) < branch.stop - branch.start)[None].astype(np.int32)
+            scored = np.asarray(score(row, segments))[0, : branch.stop - branch.start]
+            mask = episode.action_mask[branch]
+            np.testing.assert_allclose(episode.logprobs[branch][mask], scored[mask], atol=2e-5)
+    slow = World(delay=lambda task, step: 0.1 * ((task + step) % 3))
+    assert [essence(t) for t in play(slow)] == [essence(t) for t in episodes]
 
 
 def essence(trajectory):

@@ -1,5 +1,7 @@
 """Episodes as a state machine, tested with literal inputs."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -30,11 +32,9 @@ class Letters:
             [91, len(messages[-1]["content"])],
         ]
 
-    def observation(self, text):
-        return [92, len(text), 93]
-
-    def close_turn(self, ended_by_stop):
-        return [94] if ended_by_stop else [STOP, 94]
+    def continuation(self, messages, ended_by_stop):
+        closing = [94] if ended_by_stop else [STOP, 94]
+        return [*closing, 92, len(messages[-1]["content"]), 93]
 
 
 def make(max_turns=3, max_tokens=100, max_parse_errors=1):
@@ -80,6 +80,45 @@ def test_a_solved_episode_has_every_token_once_with_its_source():
     assert t.sources.tolist() == [prompt] * 4 + [act] * 3 + [seen] * 4 + [act] * 2
     assert (t.success, t.reward, t.item_id, t.sample) == (True, 1.0, "textcraft_7", 2)
     assert t.policy_versions.tolist() == [-1] * 4 + [5] * 3 + [-1] * 4 + [5] * 2
+
+
+class Forgetful(Letters):
+    """A renderer of a template that changes every answer when a message follows."""
+
+    def opening(self, messages):
+        return [[90, 5], [len(m["content"]) for m in messages]]
+
+    def continuation(self, messages, ended_by_stop):
+        return None
+
+
+def test_a_rewritten_turn_begins_a_branch(monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "Letters", Forgetful)
+    episode = make(max_turns=3, max_tokens=12)
+    assert episode.begin("start") == Append([[90, 5], [5, 5]])
+    say(episode)
+    assert answer(episode) == Append([[4]], branch=1, kept=5)
+    assert say(episode, (12, STOP)) == Send("go")
+    assert answer(episode, text="ok") == Append([[10, 2]], branch=2, kept=6)
+    say(episode)
+    assert answer(episode, text="last") == Finish(Outcome.HORIZON)
+    t = episode.trajectory(attempts=1, seconds=0)
+    assert t.branch_starts == (7, 15)
+    assert [t.tokens[b].tolist() for b in t.branches] == [
+        [90, 5, 5, 5, 10, 11, STOP],
+        [90, 5, 5, 5, 10, 4, 12, STOP],
+        [90, 5, 5, 5, 10, 4, 10, 2, 10, 11, STOP],
+    ]
+    assert [int(t.sources[b].max()) for b in t.branches] == [int(TokenSource.ACTION)] * 3
+    assert [turn.action_start for turn in t.turns] == [4, 13, 23]
+
+
+def test_a_branch_that_does_not_fit_ends_the_episode(monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "Letters", Forgetful)
+    episode = make(max_turns=3, max_tokens=6)
+    episode.begin("start")
+    say(episode, (STOP,))
+    assert answer(episode) == Finish(Outcome.CONTEXT_FULL)
 
 
 def test_the_reward_of_the_last_turn_is_on_its_last_action_token():

@@ -390,6 +390,46 @@ def test_many_turns_do_not_compile_further_programs(policy, params):
     assert not compiled
 
 
+@pytest.mark.parametrize("kept", [0, 1, 9, 20, 34])
+def test_a_row_continues_after_the_tokens_that_it_keeps(policy, params, kept):
+    sampler = make_sampler(policy, params)
+    row = sampler.open(KEYS[0], dataclasses.replace(OPTIONS, max_turn_tokens=8))
+    start = sum(prompt(0), [])
+    sampler.prefill(row, prompt(0))
+    turns = []
+    while not turns:
+        turns = sampler.step()
+    tokens = [*start, *turns[0].tokens.tolist()]
+    kept = min(kept, len(tokens) - 1)
+    sampler.rewind(row, kept)
+    sampler.set_options(row, KEYS[1], OPTIONS)
+    assert sampler.remaining_tokens(row) == OPTIONS.max_tokens - kept
+    sampler.prefill(row, [[11, 12, 13]])
+    turns = []
+    while not turns:
+        turns = sampler.step()
+    sequence = [*tokens[:kept], 11, 12, 13, *turns[0].tokens.tolist()]
+    expected = teacher_forced(policy, params, sequence)[-len(turns[0].tokens) :]
+    np.testing.assert_allclose(turns[0].logprobs, expected, atol=2e-5)
+    # Another row may copy only prefixes that the row still has.
+    other = sampler.open(KEYS[2], OPTIONS)
+    sampler.prefill(other, prompt(0))
+    turns = []
+    while not turns:
+        turns = sampler.step()
+    sequence = [*start, *turns[0].tokens.tolist()]
+    expected = teacher_forced(policy, params, sequence)[len(start) :]
+    np.testing.assert_allclose(turns[0].logprobs, expected, atol=2e-5)
+
+
+def test_a_row_cannot_keep_more_than_it_has(policy, params):
+    sampler = make_sampler(policy, params)
+    row = sampler.open(KEYS[0], OPTIONS)
+    sampler.prefill(row, prompt(0))
+    with pytest.raises(ValueError, match="cannot keep 30 of 30"):
+        sampler.rewind(row, 30)
+
+
 def test_one_token_prompts_need_no_prefill(policy, params):
     sampler = make_sampler(policy, params)
     row = sampler.open(episode_key(0, 0, "x", 0), OPTIONS)

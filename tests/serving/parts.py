@@ -99,13 +99,13 @@ def serving(backend, *, token="", engine=None):
 
 
 @contextlib.contextmanager
-def serving_model(policy, params, tokenizer, *, rows=ROWS, max_waiting=1000):
+def serving_model(policy, params, tokenizer, *, rows=ROWS, context=CONTEXT, max_waiting=1000):
     """Serves a policy; in the end, all rows of its sampler must be free."""
     renderer = ChatRenderer(tokenizer)
     sampler = Sampler(
         policy,
         rows=rows,
-        cache_length=CONTEXT,
+        cache_length=context,
         buckets=((16, 2), (64, 2)),
         decode_steps=4,
         return_after_finished=1,
@@ -113,7 +113,7 @@ def serving_model(policy, params, tokenizer, *, rows=ROWS, max_waiting=1000):
     )
     sampler.set_params(params, version=7)
     engine = Engine(sampler, tokenizer.decode, max_waiting=max_waiting)
-    defaults = SamplingOptions(temperature=1.0, max_turn_tokens=CONTEXT, max_tokens=CONTEXT)
+    defaults = SamplingOptions(temperature=1.0, max_turn_tokens=context, max_tokens=context)
     backend = ModelBackend(
         engine, ToolChat(renderer, tokenizer), tokenizer, defaults, model_name=MODEL, max_known=16
     )
@@ -183,7 +183,7 @@ class FakeBackend:
 
     def _tell(self, future, ids, logprobs, on_tokens):
         for i in range(1, len(ids)):
-            on_tokens(ids[:i].tolist(), logprobs[:i].tolist())
+            on_tokens(ids[:i].tolist())
             time.sleep(0.001)
         with self._lock:
             if not future.done():

@@ -130,7 +130,8 @@ def test_callbacks_never_have_the_last_tokens(served):
     whole = chat.submit_tokens([1, 2], Sampling(seed=1, max_tokens=40)).result.result(WAIT_S)
     for sampling in (Sampling(seed=1, max_tokens=40), Sampling(seed=1, stop=[whole.text[20]])):
         seen = []
-        pending = chat.submit_tokens([1, 2], sampling, lambda tokens, _: seen.append(len(tokens)))  # noqa: B023
+        note = lambda tokens, seen=seen: seen.append(len(tokens))
+        pending = chat.submit_tokens([1, 2], sampling, note)
         result = pending.result.result(WAIT_S)
         assert seen
         assert max(seen) < len(result.token_ids)

@@ -227,7 +227,7 @@ def test_too_many_requests_are_refused(policy, params, tokenizer):
             TokenSequence(episode_key(0, 0, "", 0)),
             [[1]],
             OPTIONS,
-            on_tokens=lambda tokens, logprobs: held.wait(WAIT_S),
+            on_tokens=lambda tokens: held.wait(WAIT_S),
         )
         refused = 0
         for i in range(4):

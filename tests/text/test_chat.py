@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentgym_jax.text.chat import ChatRenderer, Message, check_roles
+from agentgym_jax.text.template import ChatTemplate
 from agentgym_jax.text.tokenizer import Tokenizer, byte_tokenizer
 from agentgym_jax.trajectory import TokenSource
 
@@ -242,9 +243,72 @@ def test_observations_are_trimmed_if_the_template_trims(make_tokenizer):
     assert renderer.action("go ") != renderer.action("go")  # the sampled space is not dropped
 
 
-def test_a_template_that_drops_the_reasoning_of_earlier_turns_is_refused(make_tokenizer):
-    with pytest.raises(ValueError, match="not append-only.*</think>"):
-        ChatRenderer(make_tokenizer("qwen3_like"))
+THINKING = ["qwen3_like", "qwen3_hybrid_like", "qwen3_thinking_like"]
+THOUGHT = "<think>\nwhich door?\n</think>\n\n"
+
+
+def thoughtful(count, thought=THOUGHT):
+    """Returns `count` turns of user and assistant, and a final user message."""
+    turns = [
+        [
+            {"role": "user", "content": f"room {i}\n"},
+            {"role": "assistant", "content": f"{thought}go {i}"},
+        ]
+        for i in range(count)
+    ]
+    return [*itertools.chain.from_iterable(turns), {"role": "user", "content": "the end"}]
+
+
+@pytest.mark.parametrize("template", THINKING)
+def test_a_history_without_its_thinking_has_the_ids_of_the_template(template, make_tokenizer):
+    tokenizer = make_tokenizer(template)
+    renderer = ChatRenderer(tokenizer)
+    for count, thought in itertools.product(range(4), (THOUGHT, "")):
+        messages = thoughtful(count, thought)
+        whole = renderer.template.render(messages)
+        assert "which" not in whole
+        assert sum(renderer.opening(messages), []) == tokenizer.encode_with_specials(whole)
+
+
+@pytest.mark.parametrize("template", THINKING)
+def test_an_answer_with_thinking_is_never_continued(template, make_tokenizer):
+    renderer = ChatRenderer(make_tokenizer(template))
+    assert renderer.continuation(thoughtful(2), True) is None
+
+
+def test_an_answer_without_thinking_is_continued(make_tokenizer):
+    renderer = ChatRenderer(make_tokenizer("qwen3_hybrid_like"))
+    messages = thoughtful(2, thought="")
+    added = renderer.continuation(messages, True)
+    answered = sum(renderer.opening(messages[:-2]), []) + renderer.action("go 1")
+    assert [*answered, *added] == sum(renderer.opening(messages), [])
+    # This template asks for thinking, and does not show the request in the history.
+    thinking = ChatRenderer(make_tokenizer("qwen3_thinking_like"))
+    assert thinking.continuation(messages, True) is None
+
+
+def test_conversations_with_thinking_are_split_at_each_change_of_the_history(make_tokenizer):
+    renderer = ChatRenderer(make_tokenizer("qwen3_like"))
+    messages = with_loss(thoughtful(3)[:-1])
+    with pytest.raises(ValueError, match="split the conversation"):
+        renderer.encode_conversation(messages)
+    parts = renderer.split_conversation(messages)
+    assert [len(part) for part in parts] == [2, 4, 6]
+    for part in parts:
+        assert [m.loss for m in part] == [False] * (len(part) - 1) + [True]
+        encoded = renderer.encode_conversation(part)
+        trained = renderer._tokenizer.decode(encoded.tokens[encoded.action_mask].tolist())
+        assert trained == part[-1].content + "<|im_end|>"
+    plain = with_loss(thoughtful(3, thought="")[:-1])
+    assert renderer.split_conversation(plain) == [plain]
+
+
+def test_a_template_that_drops_parts_of_answers_without_thinking_is_refused(make_tokenizer):
+    source = make_tokenizer("qwen3_like").chat_template.replace("lstrip", "strip")
+    with pytest.raises(ValueError, match="not append-only"):
+        ChatTemplate(
+            source.replace("set content = content", "set content = 'so: ' + content"), {}
+        ).grammar()
 
 
 def test_template_text_before_an_answer_is_sampled_by_the_policy(make_tokenizer):

@@ -63,6 +63,14 @@ def test_values_of_the_learner_are_only_kept_for_sampled_tokens(make_record):
     assert "reference_logprobs" not in episode
 
 
+def test_the_score_of_a_judge_is_kept_with_its_reason(make_record):
+    bundle = Bundle()
+    bundle.add(make_record())
+    bundle.add(make_record() | {"judge_score": 0.123456, "judge_reason": "slow"})
+    plain, judged = bundle.document()["episodes"]
+    assert "judge" not in plain and judged["judge"] == [0.1235, "slow"]
+
+
 def test_equal_world_states_are_stored_once(make_record):
     bundle = Bundle()
     bundle.add(make_record(), worlds=[{"grid": ["a"]}, {"grid": ["a"]}])

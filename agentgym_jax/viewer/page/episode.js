@@ -46,6 +46,7 @@ class EpisodeView {
       ["task", row.item], row.group !== row.environment ? ["kind", row.group] : null,
       ["sample", String(row.sample)], ["reward", short(row.reward)],
       this.episode.score !== row.reward ? ["score", short(this.episode.score)] : null,
+      this.episode.judge ? ["judge", short(this.episode.judge[0])] : null,
       ["tokens", `${row.tokens} sampled`],
       ["surprise", `${short(row.entropy)} nats`],
       this.episode.versions.length ? ["weights of step", this.episode.versions.join(", ")] : null,
@@ -57,6 +58,7 @@ class EpisodeView {
       el("dl", { class: "facts small" }, facts.map(([name, value]) =>
         el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
       this.episode.error ? el("p", { class: "error" }, this.episode.error) : null,
+      this.episode.judge?.[1] ? el("p", { class: "small" }, `Judge: ${this.episode.judge[1]}`) : null,
       el("div", { class: "bar" },
         shadePicker(this.values, this.shade, (shade) => this.setShade(shade)),
         this.siblingLinks(), this.compareButton()),
