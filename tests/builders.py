@@ -9,6 +9,7 @@ import numpy as np
 
 from agentgym_jax import batch as batching
 from agentgym_jax.algorithms.episodes import Episodes
+from agentgym_jax.algorithms.losses import PolicyTokens
 from agentgym_jax.evaluation.scores import EpisodeScore
 from agentgym_jax.models.config import DecoderConfig, RopeScaling
 from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory, Turn
@@ -247,6 +248,22 @@ def token_sequences(
             }
         )
     return made
+
+
+def policy_tokens(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT, **others):
+    """Returns the input of a policy loss; by default the sampler's policy is the old one."""
+    values = dict(
+        sampler_logprob_BT=jnp.asarray(old_logprob_BT),
+        entropy_BT=jnp.ones(jnp.shape(logprob_BT)),
+        marked_BT=jnp.zeros(jnp.shape(logprob_BT), bool),
+    )
+    return PolicyTokens(
+        jnp.asarray(logprob_BT),
+        jnp.asarray(old_logprob_BT),
+        jnp.asarray(advantage_BT),
+        jnp.asarray(sequence_BT),
+        **values | others,
+    )
 
 
 def pack_sequences(

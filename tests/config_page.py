@@ -26,6 +26,7 @@ from agentgym_jax.jobs.config.model import ModelSettings, TokenizerSettings
 from agentgym_jax.jobs.dpo import DpoSettings
 from agentgym_jax.jobs.rl.algorithm import CRITICS, AlgorithmSettings
 from agentgym_jax.learner.importance import CORRECTIONS
+from agentgym_jax.learner.marks import MARKS
 from agentgym_jax.learner.optimizer import make_optimizer
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.sampling.options import SamplingOptions
@@ -67,10 +68,13 @@ READERS: Mapping[str, tuple[Callable[..., Any], str]] = {
 KINDS: Mapping[str, tuple[Mapping[str, Callable[..., Any]], str]] = {
     "environments.NAME.train, environments.NAME.eval": (SELECTIONS, "environment manifest"),
     "horizon, environments.NAME.horizon": (SCHEDULES, ""),
-    "algorithm.correction": (CORRECTIONS, "learner_logprob sampler_logprob sequence"),
+    "algorithm.correction": (
+        {**CORRECTIONS, **losses.MASKS},
+        "learner_logprob sampler_logprob sequence tokens",
+    ),
+    "algorithm.marks": (MARKS, "logprob advantage rng"),
     "algorithm.critic": (CRITICS, ""),
 }
-_ARRAYS = inspect.signature(losses.clipped_surrogate).parameters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,7 +168,7 @@ def render_page(defaults: Mapping[str, Any]) -> str:
     lines += ["", "## Options of algorithms", ""]
     lines += ["| name | advantage | loss |", "|---|---|---|"]
     for name, row in ALGORITHMS.items():
-        options = (_names(row.advantage, ["episodes"]), _names(row.loss, [*_ARRAYS][:4]))
+        options = (_names(row.advantage, ["episodes"]), _names(row.loss, ["tokens"]))
         lines.append(f"| `{name}` | {' | '.join(options)} |")
     return "\n".join(lines) + "\n"
 

@@ -26,6 +26,7 @@ from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.trajectory import Outcome
 from configs.paper import sciworld
+from tests.builders import policy_tokens
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 
@@ -172,9 +173,8 @@ def test_an_empty_action_mask_gives_zero_loss_and_gradient():
 
     def loss(logprob_BT):
         sequence_BT = made.action_mask_BT.astype(jnp.int32)
-        found = losses.clipped_surrogate(
-            logprob_BT, logprob_BT, advantage_BT, sequence_BT, clip_low=0.2, clip_high=0.2
-        )
+        tokens = policy_tokens(logprob_BT, logprob_BT, advantage_BT, sequence_BT)
+        found = losses.clipped_surrogate(tokens, clip_low=0.2, clip_high=0.2)
         return jnp.sum(weight_BT * found.loss_BT)
 
     value, gradient_BT = jax.jit(jax.value_and_grad(loss))(jnp.full((2, 4), -1.0))

@@ -11,6 +11,7 @@ import pytest
 
 from agentgym_jax.algorithms import advantages, kl, losses
 from agentgym_jax.algorithms.episodes import Episodes
+from tests.builders import policy_tokens
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 
@@ -72,5 +73,5 @@ def test_losses_agree_with_the_transcription(golden, name, options):
         jnp.asarray(golden[k], jnp.float32) for k in ("logprob", "reference", "group_relative")
     ]
     loss = jax.jit(functools.partial(getattr(losses, name), **options))
-    found = loss(*arrays, jnp.asarray(golden["mask"], jnp.int32))
+    found = loss(policy_tokens(*arrays, jnp.asarray(golden["mask"], jnp.int32)))
     np.testing.assert_allclose(found.loss_BT, golden[name], rtol=2e-5, atol=1e-6)

@@ -18,6 +18,7 @@ from agentgym_jax.algorithms import advantages, aggregation, controllers, kl, lo
 from agentgym_jax.algorithms.episodes import Episodes
 from agentgym_jax.learner import importance
 from agentgym_jax.learner.preference import LOSSES
+from tests.builders import policy_tokens
 
 FOLDER = pathlib.Path(__file__).parents[1] / "golden" / "algorithms"
 NARROW = dict(clip_low=3e-4, clip_high=4e-4)
@@ -78,7 +79,8 @@ def minimised(loss, advantage_BT, mode="token_mean", length=None, kl_coef=0.0, *
     )
 
     def total(logprob_BT):
-        found = loss(logprob_BT, old_BT, advantage_BT, jnp.asarray(MASK, jnp.int32), **options)
+        tokens = policy_tokens(logprob_BT, old_BT, advantage_BT, jnp.asarray(MASK, jnp.int32))
+        found = loss(tokens, **options)
         divergence_BT = kl_coef * kl.k3(logprob_BT, reference_BT)
         return jnp.sum(weight_BT * (found.loss_BT + divergence_BT)), found.is_clipped_BT
 
@@ -254,15 +256,13 @@ def test_losses_and_their_gradients_agree(loss, advantage, options, expected):
 
 def test_ppo_clipping_agrees_with_rlax_if_all_tokens_are_trained():
     def total(logprob_BT):
-        found = CLIP(
+        tokens = policy_tokens(
             logprob_BT,
             jnp.asarray(GIVEN["old_logprobs"], jnp.float32),
             jnp.asarray(TOKENS, jnp.float32),
             jnp.ones(MASK.shape, jnp.int32),
-            clip_low=0.2,
-            clip_high=0.2,
         )
-        return jnp.mean(found.loss_BT)
+        return jnp.mean(CLIP(tokens, clip_low=0.2, clip_high=0.2).loss_BT)
 
     value, gradient_BT = jax.value_and_grad(total)(jnp.asarray(GIVEN["logprobs"], jnp.float32))
     assert_same({"loss": value, "gradient": gradient_BT}, RLAX["clip"])

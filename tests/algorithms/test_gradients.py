@@ -18,7 +18,7 @@ from episode_parts import with_options
 from agentgym_jax.algorithms import ALGORITHMS, advantages, aggregation, losses
 from agentgym_jax.algorithms.episodes import Episodes
 from configs import common
-from tests.builders import draw_episodes
+from tests.builders import draw_episodes, policy_tokens
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 
@@ -63,7 +63,8 @@ def expected_gradient(advantage, loss, group_size, value=0.0):
         advantage_BT = advantage(made)[:, jnp.array([0, 2])]
         old_BT, logprob_BT = logprobs(LOGITS, played), logprobs(logits, played)
         probability_P = jnp.exp(old_BT.sum(axis=1)).reshape(-1, group_size).prod(axis=1)
-        loss_BT = loss(logprob_BT, old_BT, advantage_BT, jnp.ones(old_BT.shape, int)).loss_BT
+        tokens = policy_tokens(logprob_BT, old_BT, advantage_BT, jnp.ones(old_BT.shape, int))
+        loss_BT = loss(tokens).loss_BT
         loss_P = loss_BT.sum(axis=1).reshape(-1, group_size).sum(axis=1)
         return -jnp.sum(probability_P * loss_P) / group_size
 
@@ -76,6 +77,12 @@ LOSSES = {
     "clipped_weight": functools.partial(losses.clipped_weight, ratio_low=0.0, ratio_high=5.0),
     "sequence_surrogate": functools.partial(
         losses.sequence_surrogate, clip_low=3e-4, clip_high=4e-4
+    ),
+    "soft_gate": functools.partial(losses.soft_gate, tau_positive=1.0, tau_negative=1.05),
+    "covariance_clip": functools.partial(losses.covariance_clip, ratio_high=2.0),
+    "covariance_penalty": functools.partial(losses.covariance_penalty, penalty=1.0),
+    "negative_sequence_mask": losses.mask_loss(
+        losses.policy_gradient, functools.partial(losses.negative_sequence_mask, delta=0.1)
     ),
 }
 
@@ -170,13 +177,13 @@ def gradients_of_a_row(name, group_size=2):
         advantage_BT = row.advantage(made, **section["advantage"])
         weight_BT = aggregation.token_weights(mask_BT, valid_B, **section["aggregation"])
         logprob_BT = long_logprobs(logits, numbers_R)
-        loss = row.loss(
+        tokens = policy_tokens(
             logprob_BT,
             jax.lax.stop_gradient(logprob_BT),
             advantage_BT,
             jnp.where(mask_BT, sequence_RT, 0),
-            **section["loss"],
         )
+        loss = row.loss(tokens, **section["loss"])
         return -jnp.sum(weight_BT * loss.loss_BT)
 
     def log_probability(logits, numbers):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from agentgym_jax.algorithms import losses
+from tests.builders import policy_tokens
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 
@@ -13,14 +14,8 @@ pytestmark = pytest.mark.usefixtures("compiled_fast")
 @functools.partial(jax.jit, static_argnames=("low", "high"))
 def surrogate_with_gradient(logprob, advantage, *, low, high):
     def value(logprob):
-        loss = losses.clipped_surrogate(
-            logprob,
-            jnp.zeros((1, 1)),
-            advantage,
-            jnp.ones((1, 1), int),
-            clip_low=low,
-            clip_high=high,
-        )
+        tokens = policy_tokens(logprob, jnp.zeros((1, 1)), advantage, jnp.ones((1, 1), int))
+        loss = losses.clipped_surrogate(tokens, clip_low=low, clip_high=high)
         return jnp.sum(loss.loss_BT), loss
 
     return jax.value_and_grad(value, has_aux=True)(logprob)
@@ -62,12 +57,14 @@ def test_the_surrogate_is_the_pessimistic_minimum():
     rng = np.random.default_rng(0)
     logprob, old, advantage = rng.normal(size=(3, 8, 50)).astype(np.float32)
     sequence = np.ones((8, 50), np.int32)
-    found = losses.clipped_surrogate(logprob, old, advantage, sequence, clip_low=0.2, clip_high=0.3)
+    tokens = policy_tokens(logprob, old, advantage, sequence)
+    found = losses.clipped_surrogate(tokens, clip_low=0.2, clip_high=0.3)
     ratio = np.exp(logprob - old)
     expected = -np.minimum(ratio * advantage, np.clip(ratio, 0.8, 1.3) * advantage)
     np.testing.assert_allclose(found.loss_BT, expected, rtol=1e-5, atol=1e-6)
 
 
+ONE_TOKEN = policy_tokens(*[jnp.zeros((1, 1))] * 3, jnp.ones((1, 1), int))
 CLIPPED = (
     losses.clipped_surrogate,
     losses.sequence_surrogate,
@@ -77,18 +74,14 @@ CLIPPED = (
 @pytest.mark.parametrize("loss", CLIPPED)
 @pytest.mark.parametrize("bounds", [(-0.1, 0.2), (1.0, 0.2), (0.2, -0.1)])
 def test_invalid_clip_bounds_are_refused(loss, bounds):
-    arrays = [jnp.zeros((1, 1))] * 3
     with pytest.raises(ValueError, match="clip_low"):
-        loss(*arrays, jnp.ones((1, 1), int), clip_low=bounds[0], clip_high=bounds[1])
+        loss(ONE_TOKEN, clip_low=bounds[0], clip_high=bounds[1])
 
 
 @pytest.mark.parametrize("bounds", [(-0.1, 2.0), (1.1, 2.0), (0.0, 0.9)])
 def test_invalid_ratio_bounds_are_refused(bounds):
-    arrays = [jnp.zeros((1, 1))] * 3
     with pytest.raises(ValueError, match="ratio_low"):
-        losses.clipped_weight(
-            *arrays, jnp.ones((1, 1), int), ratio_low=bounds[0], ratio_high=bounds[1]
-        )
+        losses.clipped_weight(ONE_TOKEN, ratio_low=bounds[0], ratio_high=bounds[1])
 
 
 # A row of two episodes with two and three trained tokens, separated by an untrained token.
@@ -101,7 +94,8 @@ MEANS = np.array([[1.43**0.5] * 2 + [1.0] + [1.0] * 3])
 @functools.cache
 def with_gradient(loss, options):
     def total(logprob_BT, advantage_BT):
-        found = loss(logprob_BT, jnp.zeros((1, 6)), advantage_BT, SEQUENCE, **dict(options))
+        tokens = policy_tokens(logprob_BT, jnp.zeros((1, 6)), advantage_BT, SEQUENCE)
+        found = loss(tokens, **dict(options))
         return jnp.sum(jnp.where(SEQUENCE > 0, found.loss_BT, 0.0)), found
 
     return jax.jit(jax.value_and_grad(total, has_aux=True))
@@ -137,12 +131,13 @@ def test_gspo_clips_whole_episodes():
     assert not gradient_BT[0, :3].any() and (gradient_BT[0, 3:] > 0).all()
 
 
-def published_gspo(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT, *, clip_low, clip_high):
+def published_gspo(tokens, *, clip_low, clip_high):
     """Returns the GSPO loss of arXiv:2507.18071, eq. 5 to 7.
 
     All tokens of an episode share one differentiable ratio.
     """
-    log_ratio_BT = logprob_BT - old_logprob_BT
+    log_ratio_BT, sequence_BT = tokens.logprob_BT - tokens.old_logprob_BT, tokens.sequence_BT
+    advantage_BT = tokens.advantage_BT
     mean_BT = sum(
         jnp.where(
             sequence_BT == i,
@@ -184,15 +179,8 @@ def test_the_dual_clip_bounds_the_loss_of_a_bad_token_with_a_large_ratio():
     ratio_BT, advantage_BT = jnp.array([[2.0, 4.0, 4.0]]), jnp.array([[-1.0, -1.0, 1.0]])
 
     def total(logprob_BT, dual_clip):
-        found = losses.clipped_surrogate(
-            logprob_BT,
-            jnp.zeros((1, 3)),
-            advantage_BT,
-            jnp.ones((1, 3), int),
-            clip_low=0.2,
-            clip_high=0.2,
-            dual_clip=dual_clip,
-        )
+        tokens = policy_tokens(logprob_BT, jnp.zeros((1, 3)), advantage_BT, jnp.ones((1, 3), int))
+        found = losses.clipped_surrogate(tokens, clip_low=0.2, clip_high=0.2, dual_clip=dual_clip)
         return jnp.sum(found.loss_BT), found
 
     compiled = jax.jit(jax.value_and_grad(total, has_aux=True), static_argnums=1)
@@ -220,6 +208,99 @@ def test_cispo_keeps_the_gradient_of_every_token():
     np.testing.assert_array_equal(found.is_clipped_BT, [[False, True, False, True, False, True]])
 
 
+def measure(loss, ratios, advantages, *, marked=(), sampler=0.0, **options):
+    """Returns loss, gradient and clip flags of one episode; the old log-probabilities are 0."""
+    n = len(ratios)
+    others = dict(
+        marked_BT=jnp.isin(jnp.arange(n), jnp.array([-1, *marked]))[None],
+        sampler_logprob_BT=jnp.full((1, n), sampler),
+    )
+
+    def total(logprob_BT):
+        tokens = policy_tokens(
+            logprob_BT,
+            jnp.zeros((1, n)),
+            jnp.array([advantages]),
+            jnp.ones((1, n), int),
+            **others,
+        )
+        found = loss(tokens, **options)
+        return jnp.sum(found.loss_BT), found
+
+    logprob_BT = jnp.log(jnp.array([ratios]))
+    (_, found), gradient_BT = jax.jit(jax.value_and_grad(total, has_aux=True))(logprob_BT)
+    return found.loss_BT[0], gradient_BT[0], found.is_clipped_BT[0].tolist()
+
+
+def test_sapo_lowers_the_gradient_of_far_tokens_smoothly():
+    loss, gradient, clipped = measure(
+        losses.soft_gate,
+        [1.0, 1.5, 0.5, 4.0],
+        [2.0, 2.0, -1.0, -1.0],
+        tau_positive=1.0,
+        tau_negative=2.0,
+    )
+    sigmoid = lambda x: 1 / (1 + np.exp(-x))
+    gates = np.array([sigmoid(0.0), sigmoid(0.5), sigmoid(-1.0), sigmoid(6.0)])
+    np.testing.assert_allclose(loss, [-4.0, -8 * gates[1], 2 * gates[2], 2 * gates[3]], rtol=1e-6)
+    # the gradient of -ratio * A, times 4 s (1 - s)
+    weights = 4 * gates * (1 - gates) * np.array([1.0, 1.5, 0.5, 4.0])
+    np.testing.assert_allclose(gradient, weights * np.array([-2.0, -2.0, 1.0, 1.0]), rtol=1e-4)
+    assert weights[0] == 1.0 and not any(clipped)
+
+
+def test_clip_cov_removes_the_gradient_of_marked_tokens():
+    loss, gradient, clipped = measure(
+        losses.covariance_clip,
+        [1.5, 1.5, 2.5, 2.5],
+        [1.0, 1.0, 1.0, -1.0],
+        marked=[1],
+        ratio_high=2.0,
+    )
+    np.testing.assert_allclose(loss, [-1.5, 0.0, -2.0, 2.5], rtol=1e-6)
+    np.testing.assert_allclose(gradient, [-1.5, 0.0, 0.0, 2.5], rtol=1e-6)
+    assert clipped == [False, True, True, False]
+
+
+def test_kl_cov_holds_marked_tokens_near_the_old_policy():
+    options = dict(marked=[1, 2], penalty=0.5)
+    loss, gradient, clipped = measure(
+        losses.covariance_penalty, [2.0, 2.0, 0.5], [1.0, 1.0, 1.0], **options
+    )
+    np.testing.assert_allclose(loss, [-2.0, -2.0 + 0.5 * np.log(2), -0.5 + 0.5 * np.log(2)], 1e-6)
+    np.testing.assert_allclose(gradient, [-2.0, -1.5, -1.0], rtol=1e-6)
+    assert not any(clipped)
+
+
+def test_bad_episodes_that_the_policy_has_left_are_masked():
+    masked = losses.mask_loss(
+        losses.policy_gradient, functools.partial(losses.negative_sequence_mask, delta=0.1)
+    )
+    # the mean of log(p_sampler / p_policy) is log(2) / 2, with and without tokens of A > 0
+    _, gradient, clipped = measure(masked, [0.5, 1.0], [-1.0, 2.0])
+    np.testing.assert_allclose(gradient, [0.0, -2.0])
+    assert clipped == [True, False]
+    for ratios, sampler in [([2.0, 1.0], 0.0), ([0.95, 0.95], 0.0), ([0.5, 0.5], -1.0)]:
+        _, gradient, clipped = measure(masked, ratios, [-1.0, -1.0], sampler=sampler)
+        np.testing.assert_allclose(gradient, [1.0, 1.0])
+        assert not any(clipped)
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "name"),
+    [
+        (losses.soft_gate, dict(tau_positive=0.0, tau_negative=1.0), "tau_positive"),
+        (losses.soft_gate, dict(tau_positive=1.0, tau_negative=-1.0), "tau_negative"),
+        (losses.covariance_clip, dict(ratio_high=1.0), "ratio_high"),
+        (losses.covariance_penalty, dict(penalty=0.0), "penalty"),
+        (losses.negative_sequence_mask, dict(delta=0.0), "delta"),
+    ],
+)
+def test_options_out_of_range_are_refused(loss, options, name):
+    with pytest.raises(ValueError, match=name):
+        loss(ONE_TOKEN, **options)
+
+
 def test_reinforce_ignores_the_ratio():
     advantage_BT = jnp.array([[2.0, 2.0, 0.0, -1.0, 0.0, 1.0]])
     found, gradient_BT = gradient(losses.policy_gradient, advantage_BT)
@@ -233,6 +314,8 @@ def test_reinforce_ignores_the_ratio():
         *[(loss, dict(clip_low=0.2, clip_high=0.2)) for loss in CLIPPED],
         (losses.clipped_weight, dict(ratio_low=0.0, ratio_high=5.0)),
         (losses.policy_gradient, {}),
+        (losses.soft_gate, dict(tau_positive=1.0, tau_negative=1.05)),
+        (losses.covariance_clip, dict(ratio_high=2.0)),
     ],
 )
 def test_scaling_the_advantage_scales_the_gradient(loss, options):
@@ -245,8 +328,9 @@ def test_scaling_the_advantage_scales_the_gradient(loss, options):
 
 def test_the_supervised_loss_reads_only_the_log_probability():
     logprob_BT = jnp.array([[-1.0, -2.0]])
+    nan_BT = logprob_BT * jnp.nan
     found = losses.negative_log_likelihood(
-        logprob_BT, logprob_BT * jnp.nan, logprob_BT * jnp.nan, jnp.zeros((1, 2), int)
+        policy_tokens(logprob_BT, nan_BT, nan_BT, jnp.zeros((1, 2), int))
     )
     np.testing.assert_array_equal(found.loss_BT, [[1.0, 2.0]])
     np.testing.assert_array_equal(found.ratio_BT, [[1.0, 1.0]])
@@ -259,6 +343,15 @@ def test_the_supervised_loss_reads_only_the_log_probability():
         *[(loss, dict(clip_low=0.2, clip_high=0.2)) for loss in CLIPPED],
         (losses.clipped_weight, dict(ratio_low=0.0, ratio_high=1.2)),
         (losses.policy_gradient, {}),
+        (losses.soft_gate, dict(tau_positive=1.0, tau_negative=1.05)),
+        (losses.covariance_clip, dict(ratio_high=2.0)),
+        (losses.covariance_penalty, dict(penalty=1.0)),
+        (
+            losses.mask_loss(
+                losses.policy_gradient, functools.partial(losses.negative_sequence_mask, delta=0.01)
+            ),
+            {},
+        ),
     ],
 )
 def test_packing_leaves_the_gradient_of_every_loss_unchanged(loss, options):
@@ -275,7 +368,8 @@ def test_packing_leaves_the_gradient_of_every_loss_unchanged(loss, options):
 
     def gradient_of(rows, sequence_BT):
         def total(logprob_BT):
-            found = loss(logprob_BT, rows[1], rows[2], sequence_BT, **options)
+            tokens = policy_tokens(logprob_BT, rows[1], rows[2], sequence_BT)
+            found = loss(tokens, **options)
             return jnp.sum(jnp.where(sequence_BT > 0, found.loss_BT, 0.0))
 
         return np.asarray(jax.jit(jax.grad(total))(rows[0]))

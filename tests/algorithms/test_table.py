@@ -7,7 +7,7 @@ import pytest
 
 from agentgym_jax.algorithms import ALGORITHMS, aggregation
 from configs import common
-from tests.builders import one_turn_episodes
+from tests.builders import one_turn_episodes, policy_tokens
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 
@@ -21,12 +21,13 @@ def test_every_algorithm_runs_with_the_options_of_its_config(name):
     advantage_BT = jax.jit(functools.partial(row.advantage, **config["advantage"]))(made)
     logprob_BT = made.reward_BT - 1
     sequence_BT = jnp.where(made.action_mask_BT, 1, 0)
-    loss = jax.jit(functools.partial(row.loss, **config["loss"]))(
-        logprob_BT, logprob_BT, advantage_BT, sequence_BT
-    )
-    # with ratio 1 the factor of the advantage is 1; for CISPO and REINFORCE it is the
-    # log-probability
+    tokens = policy_tokens(logprob_BT, logprob_BT, advantage_BT, sequence_BT)
+    loss = jax.jit(functools.partial(row.loss, **config["loss"]))(tokens)
+    # With ratio 1 the factor of the advantage is 1. For CISPO and REINFORCE it is the
+    # log-probability, and for SAPO 2 / tau.
     factor = np.asarray(logprob_BT) if name in ("cispo", "reinforce") else 1.0
+    if name == "sapo":
+        factor = 2.0 / np.where(advantage_BT > 0, 1.0, 1.05)
     np.testing.assert_allclose(loss.loss_BT, -advantage_BT * factor, rtol=1e-6)
     assert np.asarray(advantage_BT).any()
 
@@ -39,6 +40,7 @@ def test_the_config_of_an_algorithm_agrees_with_the_table(name):
     assert config["aggregation"]["mode"] in aggregation.MODES
     assert row.needs_critic == ("critic" in config)
     assert row.takes_baseline == ("baseline" in config)
+    assert row.needs_marks == ("marks" in config)
 
 
 # Options of the advantage and of the loss, as published for each algorithm.
@@ -71,21 +73,26 @@ PUBLISHED = {
         {"step_weight": 1.0, "turn_discount": 0.95, "std_normalize": True},
         {"clip_low": 0.2, "clip_high": 0.2},
     ),
+    "clip_cov": ({"std_normalize": True}, {"ratio_high": 2.0}),
+    "kl_cov": ({"std_normalize": True}, {"penalty": 1.0}),
+    "sapo": ({"std_normalize": True}, {"tau_positive": 1.0, "tau_negative": 1.05}),
 }
 # Aggregation of the published algorithms; the others have `token_mean`.
-AGGREGATIONS = dict.fromkeys(("grpo", "gspo", "gspo_token"), "sequence_mean") | dict.fromkeys(
-    ("dr_grpo", "rloo", "reinforce"), "fixed_length"
-)
+AGGREGATIONS = dict.fromkeys(
+    ("grpo", "gspo", "gspo_token", "sapo"), "sequence_mean"
+) | dict.fromkeys(("dr_grpo", "rloo", "reinforce"), "fixed_length")
 # Other config keys in which an algorithm differs from the defaults.
 OTHERS = {
     "reinforce": {"baseline": {"kind": "moving_average", "decay": 0.9}},
     "reinforce_pp": {"kl_reward": {"kind": "fixed", "coef": 1e-3}},
     "reinforce_pp_baseline": {"kl_kind": "k2"},
     "dapo": {"zero_variance": "resample"},
+    "clip_cov": {"marks": {"kind": "in_range", "share": 2e-4, "low": 1.0, "high": 5.0}},
+    "kl_cov": {"marks": {"kind": "largest", "share": 2e-3}},
     "gspo": {"old_logprobs_from": "learner"},
     "gspo_token": {"old_logprobs_from": "learner"},
 }
-CHOICES = ("baseline", "kl_reward", "kl_kind", "correction")
+CHOICES = ("baseline", "kl_reward", "kl_kind", "correction", "marks")
 # Pairs of values for (entropy_coef, kl_coef).
 RELEASED, FREE = (1e-3, 1e-3), (0.0, 0.0)
 COEFFICIENTS = dict.fromkeys(("ppo", "ppo_turn", "grpo", "rloo"), RELEASED) | {

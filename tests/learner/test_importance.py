@@ -32,10 +32,24 @@ def test_an_episode_is_masked_by_the_geometric_mean_over_all_its_tokens():
     np.testing.assert_array_equal(found, [[1, 1, 0, 0], [0, 1, 1, 0]])
 
 
+def test_the_ratio_of_an_episode_is_truncated_as_a_whole():
+    # the products of the three episodes are 6, 1/4 and 1
+    found = factor(importance.sequence_truncated, cap=2.0)
+    np.testing.assert_allclose(found, [[2, 2, 0, 0.25], [0.25, 1, 1, 0]], rtol=1e-6)
+
+
+def test_icepop_removes_tokens_whose_ratio_is_far_from_one():
+    found = factor(importance.token_mask, low=0.6, high=2.0)
+    np.testing.assert_allclose(found, [[1.5, 0, 0, 0], [0, 2, 0, 0]], rtol=1e-6)
+    assert found.dtype == np.float32
+
+
 @pytest.mark.parametrize(
     ("correction", "options"),
     [
         (importance.no_correction, {}),
+        (importance.sequence_truncated, dict(cap=2.0)),
+        (importance.token_mask, dict(low=0.5, high=5.0)),
         (importance.truncated, dict(cap=2.0)),
         (importance.sequence_mask, dict(low=0.5, high=2.0)),
     ],
@@ -49,6 +63,9 @@ def test_policies_that_agree_need_no_correction(correction, options):
     ("correction", "options"),
     [
         (importance.truncated, dict(cap=0.9)),
+        (importance.sequence_truncated, dict(cap=0.9)),
+        (importance.token_mask, dict(low=1.1, high=2.0)),
+        (importance.token_mask, dict(low=0.5, high=0.9)),
         (importance.sequence_mask, dict(low=1.1, high=2.0)),
         (importance.sequence_mask, dict(low=0.5, high=0.9)),
     ],
