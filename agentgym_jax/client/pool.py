@@ -146,7 +146,7 @@ class EnvPool:
     def start(self, ticket: Hashable, environment: str, data_idx: int, pauses: int = 0) -> None:
         """Starts an episode. A ticket can be used again after its last reply was collected.
 
-        The wait before the start grows with `pauses`, the number of attempts lost to an outage.
+        The wait before the start grows with `pauses`, the number of failed attempts so far.
         """
         if environment not in self._servers:
             raise ValueError(

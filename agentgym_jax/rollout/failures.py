@@ -36,7 +36,7 @@ class Attempts:
     Attributes:
       of_sample: Number of attempts at the present sample, without those that failed in an outage.
       in_all: Number of attempts at all samples; identifies the present attempt.
-      pauses: Number of consecutive attempts that failed in an outage.
+      pauses: Number of consecutive attempts that failed; the pause before a restart grows with it.
       replacements: Number of samples that were replaced by another sample.
     """
 
@@ -112,9 +112,9 @@ class RetryPolicy:
             self._max_attempts,
             error,
         )
+        attempts.pauses += 1
         if self._is_outage(task, kind, error):
             attempts.of_sample -= 1  # an outage is not the fault of this episode
-            attempts.pauses += 1
             return RetryDecision.RESTART
         return self.decide(attempts)
 

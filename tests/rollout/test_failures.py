@@ -86,8 +86,9 @@ def policy(clock):
 def fail(policy, number, *, kind=ReplyKind.STEP, error=STATUS_500, environment="babyai"):
     """Reports the failure of a task; returns True if the failure counts as an outage."""
     attempts = Attempts()
+    attempts.begin()
     policy.failed(attempts, Task(environment, number, ""), kind, error)
-    return attempts.pauses == 1
+    return attempts.of_sample == 0
 
 
 def succeed(policy, number, kind=ReplyKind.STEP):
@@ -98,6 +99,14 @@ def test_repeated_failures_of_one_task_are_not_an_outage(policy, clock):
     for _ in range(50):
         clock.seconds += 1
         assert not fail(policy, 1)
+
+
+def test_every_failed_attempt_pauses_the_next(policy):
+    attempts = Attempts()
+    for number in range(1, 4):
+        attempts.begin()
+        policy.failed(attempts, Task("babyai", 1, ""), ReplyKind.START, STATUS_500)
+        assert attempts.pauses == number
 
 
 def test_failures_of_two_tasks_without_a_success_in_between_are_an_outage(policy):
