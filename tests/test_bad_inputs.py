@@ -140,6 +140,21 @@ WRONG = [
     ("rl", dict(sampling__top_p=0.0), "config.sampling.top_p=0.0"),
     ("rl", dict(sampling__max_turn_tokens=0), "config.sampling.max_turn_tokens=0"),
     ("rl", dict(rollout__group_size=True), "config.rollout.group_size=True"),
+    ("rl", dict(rollout__curriculum=dict(kind="hard")), "config.rollout.curriculum.kind='hard'"),
+    (
+        "rl",
+        dict(rollout__curriculum=dict(kind="success_rate", candidates=4, decay=0.9, prior=2.0)),
+        "floor",
+    ),
+    (
+        "rl",
+        dict(
+            rollout__curriculum=dict(
+                kind="success_rate", candidates=1, decay=0.9, prior=2.0, floor=0.1
+            )
+        ),
+        "config.rollout.curriculum.candidates=1",
+    ),
     ("rl", dict(rollout__prefetch=-1), "config.rollout.prefetch=-1"),
     ("rl", dict(rollout__show_turn_budget="often"), "config.rollout.show_turn_budget='often'"),
     ("rl", dict(rollout__overlong=dict(kind="words")), "kind is 'words'"),

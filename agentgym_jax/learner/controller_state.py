@@ -1,4 +1,4 @@
-"""Controllers that adapt from step to step: baseline, KL coefficient, horizon, task position.
+"""Controllers that adapt from step to step: baseline, KL coefficient, horizon, curriculum.
 
 Checkpoints contain the state. The next state is a pure function of the state and of measurements.
 """
@@ -10,6 +10,8 @@ from typing import Any
 from agentgym_jax.algorithms import controllers
 from agentgym_jax.algorithms.horizon import HorizonState, HorizonStatistics
 from agentgym_jax.algorithms.mixture_horizon import MixtureHorizon, Place, TurnLimit
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.learner.curriculum import AllTasks, Curriculum, Results
 from agentgym_jax.trajectory import Trajectory
 
 
@@ -20,7 +22,8 @@ class ControllerState:
     expected_returns: Mapping[str, float]  # moving average of the return by environment
     kl_coef: float  # coefficient of the KL penalty in the reward
     horizons: Mapping[Place, HorizonState]  # states of the adaptive schedules that have started
-    tasks_taken: int = 0  # number of tasks drawn before the step
+    tasks_taken: int = 0  # number of tasks taken from the schedule before the step
+    results: Results = dataclasses.field(default_factory=dict)  # results that the curriculum uses
 
     def to_json(self) -> dict[str, Any]:
         """Returns the state as a JSON object; `horizons` is a list of places with their states."""
@@ -39,7 +42,8 @@ class ControllerState:
             place = Place(**{name: row[name] for name in fields})
             state = {name: value for name, value in row.items() if name not in fields}
             horizons[place] = HorizonState(**state)
-        return cls(**{**record, "horizons": horizons})
+        results = {name: tuple(pair) for name, pair in record.get("results", {}).items()}
+        return cls(**{**record, "horizons": horizons, "results": results})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,11 +55,13 @@ class Controllers:
       baseline: Baseline of the return: kind `none`, or `moving_average` with `decay`.
       kl_reward: KL penalty in the reward: kind `none`, `fixed` with `coef`, or `adaptive` with an
         initial `coef`, a `target` in nats per action token and a `rate`.
+      curriculum: Choice of the tasks of a step.
     """
 
     horizon: MixtureHorizon
     baseline: Mapping[str, Any]
     kl_reward: Mapping[str, Any]
+    curriculum: Curriculum = AllTasks()
 
     def __post_init__(self) -> None:
         kinds = {"none": (), "moving_average": ("decay",)}
@@ -65,7 +71,7 @@ class Controllers:
         if self.uses_kl_reward and self.kl_reward["coef"] <= 0:
             raise ValueError(f"kl_reward needs a positive coef; got {self.kl_reward['coef']}")
         first = self.initial_state()  # the call below checks the values of the options
-        self.update(first, mean_returns={"": 0.0}, divergence=0.0, horizons={}, tasks=0)
+        self.update(first, mean_returns={"": 0.0}, divergence=0.0, horizons={}, tasks_taken=0)
 
     @property
     def uses_kl_reward(self) -> bool:
@@ -84,13 +90,16 @@ class Controllers:
         mean_returns: Mapping[str, float],
         divergence: float | None,
         horizons: Mapping[Place, HorizonStatistics],
-        tasks: int,
+        tasks_taken: int,
+        tasks: Sequence[Task] = (),
+        trajectories: Sequence[Trajectory] = (),
     ) -> ControllerState:
-        """Returns the state after a step that drew `tasks` tasks.
+        """Returns the state after a step that took `tasks_taken` tasks from the schedule.
 
         `mean_returns` has the mean return of each environment with a valid episode. `divergence` is
         the divergence from the reference in nats per action token; None if unknown. `horizons` has
-        the statistics of the schedules that had tasks in the step.
+        the statistics of the schedules that had tasks in the step. `trajectories` are those of
+        `tasks`, task-major.
         """
         expected_returns, kl_coef = dict(state.expected_returns), state.kl_coef
         if self.baseline["kind"] == "moving_average":
@@ -104,7 +113,11 @@ class Controllers:
                 kl_coef, divergence, target=target, rate=rate
             )
         following = self.horizon.next(state.horizons, horizons)
-        return ControllerState(expected_returns, kl_coef, following, state.tasks_taken + tasks)
+        results = state.results
+        if tasks:
+            results = self.curriculum.update(results, tasks, trajectories)
+        taken = state.tasks_taken + tasks_taken
+        return ControllerState(expected_returns, kl_coef, following, taken, results)
 
 
 def horizon_statistics(

@@ -53,6 +53,7 @@ def get_config(arg=None):
         groups=dict(OpenDoorLoc=dict(kind="stepwise", turns=(1, 2), boundaries=(2,))),
     )
     c.rollout.max_rounds = 10
+    c.rollout.curriculum = dict(kind="success_rate", candidates=3, decay=0.9, prior=2.0, floor=0.05)
     c.rollout.overlong = dict(kind="none")
     c.evaluation = dict(every=0, at_start=False, max_turns=1, samples=1, greedy=False)
     c.environments.babyai.eval = quickstart.tasks(0, 1, {"GoToDoor": 9})

@@ -12,10 +12,11 @@ from agentgym_jax.client.errors import EnvCause, ServerUnavailable
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.jobs.rl.rollout_step import RolloutPrefetcher
 from agentgym_jax.jobs.run import StopRequested
+from agentgym_jax.learner.curriculum import AllTasks
 from agentgym_jax.rollout.collect import CollectStatistics
 from agentgym_jax.trajectory import Outcome
 
-CONTROLLERS = types.SimpleNamespace(tasks_taken=0, horizons={})
+CONTROLLERS = types.SimpleNamespace(tasks_taken=0, horizons={}, results={})
 
 
 class Job:
@@ -35,6 +36,7 @@ class Job:
                 rollout=types.SimpleNamespace(tasks_per_step=1, group_size=0, max_replacements=0),
                 horizon=types.SimpleNamespace(limits=lambda *_, **__: limits),
                 environments={"babyai": None},
+                controllers=types.SimpleNamespace(curriculum=AllTasks()),
                 resamples=False,
                 judge=None,
                 sampling=None,

@@ -48,7 +48,7 @@ def test_informative_groups_come_first_in_the_order_drawn():
 
 
 def test_groups_kept_from_two_rounds_stay_whole_and_in_order():
-    rollout = Rollout(groups(4, 5, 6, 4), kept=(2, 1), metrics={})
+    rollout = Rollout(groups(4, 5, 6, 4), kept=(2, 1), metrics={}, tasks_taken=4)
     assert rollout.groups.tasks == [Task("babyai", 6, "GoTo"), Task("babyai", 5, "GoTo")]
     assert [limit.turns for limit in rollout.groups.limits] == [6, 5]
     found = [(t.item_id, t.sample) for t in rollout.groups.trajectories]
@@ -56,7 +56,7 @@ def test_groups_kept_from_two_rounds_stay_whole_and_in_order():
 
 
 def test_a_record_has_its_episodes_advantages_and_says_if_it_was_discarded():
-    rollout = Rollout(groups(4, 5, 6, 4), kept=(2, 1), metrics={})
+    rollout = Rollout(groups(4, 5, 6, 4), kept=(2, 1), metrics={}, tasks_taken=4)
     trajectories = rollout.groups.trajectories
     experience = types.SimpleNamespace(
         advantage_BT=np.arange(4)[:, None] + np.zeros((4, 9), np.float32),

@@ -52,7 +52,7 @@ def step(rules, state, mean_return, divergence, success):
     }
     means = {} if mean_return is None else {"babyai": mean_return}
     return rules.update(
-        state, mean_returns=means, divergence=divergence, horizons=statistics, tasks=3
+        state, mean_returns=means, divergence=divergence, horizons=statistics, tasks_taken=3
     )
 
 
@@ -61,7 +61,7 @@ def test_each_environment_has_its_own_baseline():
     rules = controllers()
     state = rules.initial_state()
     for means in ({"babyai": 1.0, "textcraft": 0.0}, {"textcraft": 0.5}, {}):
-        state = rules.update(state, mean_returns=means, divergence=None, horizons={}, tasks=3)
+        state = rules.update(state, mean_returns=means, divergence=None, horizons={}, tasks_taken=3)
     assert state.expected_returns == {"babyai": 1.0, "textcraft": 0.25}
 
 

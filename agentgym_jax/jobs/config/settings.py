@@ -111,6 +111,8 @@ class RolloutSettings(CollectorSettings):
       parse_error_penalty: Additional penalty per turn with a parse error.
       overlong: Penalty for long episodes: kind `none`, or `tokens` or `turns` with `limit`,
         `margin` and `penalty` (algorithms/shaping.py).
+      curriculum: Choice of tasks: kind `none` (all of the schedule, in order) or `success_rate` with
+        `candidates`, `decay`, `prior` and `floor` (learner/curriculum.py).
       truncation: Treatment of episodes that the horizon ended: `fail`, `mask` (left out) or
         `bootstrap` (a critic estimates the remaining return).
       system_prompt_mode: Place of the instructions: `system` (a system message) or `none`.
@@ -124,6 +126,7 @@ class RolloutSettings(CollectorSettings):
     failed_turn_penalty: Penalty
     parse_error_penalty: Penalty = 0.0
     overlong: Mapping[str, Any] = dataclasses.field(default_factory=no_kind)
+    curriculum: Mapping[str, Any] = dataclasses.field(default_factory=no_kind)
     truncation: Annotated[str, OneOf(TRUNCATIONS)] = "fail"
     system_prompt_mode: Annotated[str, OneOf(SYSTEM_PROMPT_MODES)]
 

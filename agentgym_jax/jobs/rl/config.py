@@ -15,6 +15,7 @@ from agentgym_jax.jobs.config.sections import (
     JOB_SECTIONS,
     ConfigError,
     call,
+    kind_of,
     parse_section,
     section,
 )
@@ -28,6 +29,7 @@ from agentgym_jax.jobs.job import JobSettings, parse_job
 from agentgym_jax.jobs.rl.algorithm import AlgorithmSettings, CriticSettings
 from agentgym_jax.jobs.rl.horizons import parse_horizons
 from agentgym_jax.learner.controller_state import Controllers
+from agentgym_jax.learner.curriculum import CURRICULA
 from agentgym_jax.learner.optimizer import make_optimizer
 
 _OWN_SECTIONS = ("learner", "sft", "algorithm", "horizon", "optimizer")
@@ -100,6 +102,8 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
     check_trained(agent.environments)
     horizon = parse_horizons(section(config, "horizon"), agent.environments)
     algorithm = parse_section(config, "algorithm", AlgorithmSettings)
+    kind, options = kind_of("rollout.curriculum", agent.rollout.curriculum, CURRICULA)
+    curriculum = call(CURRICULA[kind], "rollout.curriculum", options)
     rules = {"baseline": algorithm.baseline, "kl_reward": algorithm.kl_reward}
     job = parse_job(
         config,
@@ -118,7 +122,7 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
         critic=algorithm.parse_critic(),
         correction=algorithm.parse_correction(),
         marks=algorithm.parse_marks(),
-        controllers=call(Controllers, "algorithm", rules, horizon=horizon),
+        controllers=call(Controllers, "algorithm", rules, horizon=horizon, curriculum=curriculum),
         horizon=horizon,
         optimizer=section(config, "optimizer"),
     )
@@ -137,6 +141,11 @@ def _check_consistency(s: RLSettings) -> None:
         raise ConfigError(
             f"config.algorithm.zero_variance={s.algorithm.zero_variance!r} would leave out every "
             "episode: with config.rollout.group_size=1 no group has variance"
+        )
+    if s.controllers.curriculum.candidates > 1 and s.rollout.group_size < 2:
+        raise ConfigError(
+            "config.rollout.curriculum.kind='success_rate' prefers tasks whose episodes differ in "
+            "success, so config.rollout.group_size must be at least 2; got 1"
         )
     if s.resamples and (not s.algorithm.row.needs_groups or s.controllers.uses_kl_reward):
         raise ConfigError(

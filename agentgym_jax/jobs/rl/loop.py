@@ -168,7 +168,9 @@ def update_controllers(
         mean_returns=experience.mean_returns,
         divergence=divergence,
         horizons=horizon_statistics(rollout.sampled.trajectories, rollout.sampled.limits),
-        tasks=len(rollout.sampled.tasks),
+        tasks_taken=rollout.tasks_taken,
+        tasks=rollout.sampled.tasks,
+        trajectories=rollout.sampled.trajectories,
     )
     return after, metrics
 

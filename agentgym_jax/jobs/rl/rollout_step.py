@@ -64,11 +64,13 @@ class Rollout:
       sampled: All sampled groups, in the order drawn.
       kept: Numbers of the P groups that the update uses; other groups are discarded.
       metrics: Metrics of all episodes and of the sampling cost, by name.
+      tasks_taken: Number of tasks taken from the schedule; a curriculum leaves some of them out.
     """
 
     sampled: Groups
     kept: Sequence[int]
     metrics: Mapping[str, float]
+    tasks_taken: int
 
     @property
     def groups(self) -> Groups:
@@ -93,9 +95,20 @@ def collect_rollout(
     sampled = Groups(settings.rollout.group_size, [], [], [])
     is_informative = np.zeros(0, bool)
     statistics = CollectStatistics(collections.Counter())
+    curriculum, tasks_taken = settings.controllers.curriculum, 0
     sampler.reset_statistics()
     for number in range(settings.rollout.max_rounds if settings.resamples else 1):
-        tasks = parts.train_schedule.drawn(controllers.tasks_taken + len(sampled.tasks), count)
+        candidates = parts.train_schedule.drawn(
+            controllers.tasks_taken + tasks_taken, count * curriculum.candidates
+        )
+        tasks_taken += len(candidates)
+        tasks = curriculum.choose(
+            candidates,
+            count,
+            controllers.results,
+            group_size=settings.rollout.group_size,
+            key=(run.seed, step, number),
+        )
         limits = settings.horizon.limits(tasks, step, controllers.horizons, seed=run.seed)
         trajectories, round_statistics = _rollout_round(
             run, parts, tasks, limits, step=step, number=number, should_stop=should_stop
@@ -117,12 +130,12 @@ def collect_rollout(
     if settings.judge is not None:
         metrics |= judge_metrics(sampled.trajectories, statistics)
     if not settings.resamples:
-        return Rollout(sampled, range(count), metrics)
+        return Rollout(sampled, range(count), metrics, tasks_taken)
     kept = order_informative_first(is_informative)[:count]
     metrics |= resampling_metrics(
         is_informative, sampled.select(kept).trajectories, sampled.trajectories, count
     )
-    return Rollout(sampled, kept, metrics)
+    return Rollout(sampled, kept, metrics, tasks_taken)
 
 
 def order_informative_first(is_informative: Sequence[bool] | np.ndarray) -> tuple[int, ...]:
