@@ -24,7 +24,7 @@ MESH_AXES = ("data", "fsdp", "tensor")
 
 MeshAxes = str | tuple[str, ...] | None
 
-# The first seven axes are those of weights, the others those of activations and caches. `embed` is
+# The first eight axes are those of weights, the others those of activations and caches. `embed` is
 # split over fsdp and gathered layer by layer.
 TRAIN_RULES: Mapping[str, MeshAxes] = {
     "embed": "fsdp",
@@ -34,6 +34,7 @@ TRAIN_RULES: Mapping[str, MeshAxes] = {
     "head": None,
     "mlp": "tensor",
     "layers": None,
+    "rank": None,
     "batch": ("data", "fsdp"),
     "length": None,
     "act_embed": None,

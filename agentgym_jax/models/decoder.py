@@ -4,7 +4,6 @@ Weights of all layers are stacked along a leading axis L for one `lax.scan`, so 
 does not grow with depth. Weights have logical axis names, which `sharding.py` maps to a mesh.
 """
 
-import functools
 from typing import Any
 
 import jax
@@ -13,6 +12,7 @@ from flax import nnx
 
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.einsum import KERNEL_SPECS
+from agentgym_jax.models.lora import is_adapter
 from agentgym_jax.sharding import Layout, constrain
 
 
@@ -86,7 +86,8 @@ class Attention(nnx.Module):
         """Applies the attention of one layer to normalised hidden states.
 
         `rope` is the result of `rope_tables`. `attend` is a function from q, k and v to weighted
-        sums of v, [B, T, N, H]. `product` is a function with the arguments of `einsum`.
+        sums of v, [B, T, N, H]. `product` is a function of the name of a kernel (KERNEL_SPECS),
+        hidden states and the kernel.
         """
         q_BTNH = self._project("q", x_BTD, product, "act_heads")
         k_BTKH = self._project("k", x_BTD, product, "act_kv_heads")
@@ -96,44 +97,14 @@ class Attention(nnx.Module):
             k_BTKH = rms_norm(k_BTKH, self.k_norm[...], self.config.norm_eps)
         out_BTNH = attend(_rotate(q_BTNH, rope), _rotate(k_BTKH, rope), v_BTKH)
         out_BTNH = constrain(self.layout, out_BTNH, ("batch", "length", "act_heads", "act_head"))
-        return product(KERNEL_SPECS["o_kernel"], out_BTNH, self.o_kernel[...].astype(x_BTD.dtype))
+        return product("o_kernel", out_BTNH, self.o_kernel[...].astype(x_BTD.dtype))
 
     def _project(self, name: str, x_BTD: jax.Array, product, heads: str) -> jax.Array:
         kernel = getattr(self, f"{name}_kernel")[...].astype(x_BTD.dtype)
-        y = product(KERNEL_SPECS[f"{name}_kernel"], x_BTD, kernel)
+        y = product(f"{name}_kernel", x_BTD, kernel)
         if self.config.qkv_bias:
             y += getattr(self, f"{name}_bias")[...].astype(x_BTD.dtype)[None, None]
         return constrain(self.layout, y, ("batch", "length", heads, "act_head"))
-
-
-def _expand(product, x_BTD: jax.Array, kernel_DF: jax.Array) -> jax.Array:
-    if x_BTD.dtype == jnp.float32:
-        return _expand_float32(product, x_BTD, kernel_DF)
-    return product(KERNEL_SPECS["up_kernel"], x_BTD, kernel_DF)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _expand_float32(product, x_BTD: jax.Array, kernel_DF: jax.Array) -> jax.Array:
-    """Computes x @ kernel; the gradient of the kernel is x.T @ d_y instead of (d_y.T @ x).T.
-
-    XLA on CPU transposes the left operand of such a product in memory. In x.T @ d_y it transposes
-    the narrow array x, once for the gate and up kernels. This saves 20 % of the time of an update
-    of configs/quickstart.py on 2 cores.
-    """
-    return product(KERNEL_SPECS["up_kernel"], x_BTD, kernel_DF)
-
-
-def _expand_forward(product, x_BTD, kernel_DF):
-    return _expand_float32(product, x_BTD, kernel_DF), (x_BTD, kernel_DF)
-
-
-def _expand_backward(product, saved, d_y_BTF):
-    x_BTD, kernel_DF = saved
-    d_x_BTD = jnp.einsum("btf,df->btd", d_y_BTF, kernel_DF)
-    return d_x_BTD, jnp.einsum("btd,btf->df", x_BTD, d_y_BTF)
-
-
-_expand_float32.defvjp(_expand_forward, _expand_backward)
 
 
 class MLP(nnx.Module):
@@ -148,13 +119,13 @@ class MLP(nnx.Module):
         self.down_kernel = _normal((L, F, D), ("layers", "mlp", "embed"), rngs, stddev)
 
     def __call__(self, x_BTD: jax.Array, product) -> jax.Array:
-        """Applies the MLP of one layer; `product` has the arguments of `einsum`."""
+        """Applies the MLP of one layer; `product` as in `Attention.__call__`."""
         dtype = x_BTD.dtype
-        gate_BTF = _expand(product, x_BTD, self.gate_kernel[...].astype(dtype))
-        up_BTF = _expand(product, x_BTD, self.up_kernel[...].astype(dtype))
+        gate_BTF = product("gate_kernel", x_BTD, self.gate_kernel[...].astype(dtype))
+        up_BTF = product("up_kernel", x_BTD, self.up_kernel[...].astype(dtype))
         inner_BTF = jax.nn.silu(gate_BTF) * up_BTF
         inner_BTF = constrain(self.layout, inner_BTF, ("batch", "length", "act_mlp"))
-        return product(KERNEL_SPECS["down_kernel"], inner_BTF, self.down_kernel[...].astype(dtype))
+        return product("down_kernel", inner_BTF, self.down_kernel[...].astype(dtype))
 
 
 class Block(nnx.Module):
@@ -196,7 +167,8 @@ def cast_kernels(dtype: jnp.dtype, layer: Any) -> Any:
     """Casts the kernels of one layer to the compute type."""
 
     def cast(path, x):
-        name = path[-2].key  # path[-1] is the value inside its nnx variable
-        return x.astype(dtype) if name in KERNEL_SPECS else x
+        # the last key of a path can be the value inside an nnx variable
+        name = next(k.key for k in reversed(path) if isinstance(k, jax.tree_util.DictKey))
+        return x.astype(dtype) if name in KERNEL_SPECS or is_adapter(name) else x
 
     return jax.tree.map_with_path(cast, layer)

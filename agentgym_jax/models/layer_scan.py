@@ -26,7 +26,13 @@ class WithGradientSum:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def scan_layers(
-    cast: Callable, layer: Callable, x: jax.Array, stacked: Any, constants: Any, total: Any = None
+    cast: Callable,
+    layer: Callable,
+    x: jax.Array,
+    stacked: Any,
+    constants: Any,
+    total: Any = None,
+    frozen: Any = None,
 ):
     """Applies all layers like `jax.lax.scan`, but stores fewer residuals for the backward pass.
 
@@ -34,30 +40,32 @@ def scan_layers(
     bfloat16 are stored as bits (models/bfloat16_bits.py).
 
     Args:
-      cast: Function that casts the weights of one layer to the types `layer` computes with.
-      layer: Function of hidden states, cast weights and constants that returns hidden states.
+      cast: Function that casts the weights of one layer, a pair (trained, frozen), to the types
+        `layer` computes with.
+      layer: Function of hidden states, cast pair of weights and constants that returns hidden states.
         `jax.checkpoint` around it decides which activations are stored.
       x: Input of the first layer.
       stacked: Tree of weights with a leading axis of layers.
       constants: Tree of arrays without gradient that every layer reads.
       total: Sum of earlier gradients (`WithGradientSum`), in the order of the leaves of `stacked`;
         None for none.
+      frozen: Tree of weights with a leading axis of layers that get no gradient; None for none.
     """
 
     def step(x, weights):
         return layer(x, cast(weights), constants), None
 
-    return jax.lax.scan(step, x, stacked)[0]
+    return jax.lax.scan(step, x, (stacked, frozen))[0]
 
 
-def _forward(cast, layer, x, stacked, constants, total=None):
+def _forward(cast, layer, x, stacked, constants, total=None, frozen=None):
     def step(x, weights):
         y, pull_back = jax.vjp(layer, x, cast(weights), constants)
         pull_back.args_res = None  # the backward pass sets these arrays again
         return y, jax.tree.map(to_bits, (x, pull_back))
 
-    y, stored = jax.lax.scan(step, x, stacked)
-    return y, (stored, stacked, constants, total)
+    y, stored = jax.lax.scan(step, x, (stacked, frozen))
+    return y, (stored, (stacked, frozen), constants, total)
 
 
 def _backward(cast, layer, residuals, d_y):
@@ -69,11 +77,12 @@ def _backward(cast, layer, residuals, d_y):
         cast_weights, pull_back_cast = jax.vjp(cast, weights)
         pull_back.args_res = [x, cast_weights, constants]
         d_x, d_cast_weights, _ = pull_back(d_y)
-        return d_x, *pull_back_cast(d_cast_weights)
+        ((d_weights, _),) = pull_back_cast(d_cast_weights)
+        return d_x, d_weights
 
     if total is None:
         d_x, d_stacked = jax.lax.scan(step, d_y, (stored, stacked), reverse=True)
-        return d_x, d_stacked, None, None
+        return d_x, d_stacked, None, None, None
 
     def add_step(carry, numbered):
         d_y, sums = carry
@@ -89,7 +98,7 @@ def _backward(cast, layer, residuals, d_y):
     leaves, treedef = jax.tree.flatten(total)
     layers = (jnp.arange(len(leaves[0])), stored, stacked)
     (d_x, leaves), _ = jax.lax.scan(add_step, (d_y, leaves), layers, reverse=True)
-    return d_x, None, None, treedef.unflatten(leaves)
+    return d_x, None, None, treedef.unflatten(leaves), None
 
 
 scan_layers.defvjp(_forward, _backward)

@@ -9,14 +9,15 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from agentgym_jax.models import gpu_backend, tpu_backend
+from agentgym_jax.models import gpu_backend, lora, tpu_backend
 from agentgym_jax.models.attention import attend_segments
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.decode_backend import DecodeBackend, get_backend, look_up
 from agentgym_jax.models.decoder import Decoder, cast_kernels, rms_norm, rope_tables
-from agentgym_jax.models.einsum import KERNEL_SPECS, einsum
+from agentgym_jax.models.einsum import KERNEL_SPECS, train_product
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.layer_scan import WithGradientSum, scan_layers
+from agentgym_jax.models.lora import AdaptedLayers
 from agentgym_jax.sharding import Layout, constrain, get_platform
 
 Params = dict[str, Any]  # nested dicts of arrays, with the shapes of `Policy.abstract_params()`
@@ -112,12 +113,13 @@ class Policy:
         Index t depends on the tokens of its segment up to and including t.
 
         Args:
-          params: Stacked weights, whose layers may be a `WithGradientSum`.
+          params: Stacked weights, whose layers may be `WithGradientSum` or `AdaptedLayers`.
           tokens_BT: Token ids.
           positions_BT: Positions, which restart at 0 in every segment.
           segment_ids_BT: Segment of each token; 0 is padding.
         """
         decoder, _ = self._merge(params)
+        layers = params["layers"]
         x_BTD, rope = self._embed(decoder, tokens_BT, positions_BT)
         graph, stacked = nnx.split(decoder.layers)
         attend_rows = attend_segments
@@ -127,15 +129,21 @@ class Policy:
         def layer(x_BTD, weights, constants):
             rope, segment_ids_BT = constants
             attend = functools.partial(attend_rows, segment_ids_BT=segment_ids_BT)
-            return nnx.merge(graph, weights)(x_BTD, rope, attend, einsum)
+            trained, frozen = weights
+            if frozen is None:
+                return nnx.merge(graph, trained)(x_BTD, rope, attend, train_product)
+            product = lora.make_product(trained, layers.scale)
+            return nnx.merge(graph, frozen)(x_BTD, rope, attend, product)
 
         if self.remat != "none":
             remat_policy = REMAT_POLICIES[self.remat]
             layer = jax.checkpoint(layer, policy=remat_policy, prevent_cse=False)
         cast = functools.partial(cast_kernels, jnp.dtype(self.dtype))
-        layers = params["layers"]
-        total = layers.total if isinstance(layers, WithGradientSum) else None
-        x_BTD = scan_layers(cast, layer, x_BTD, stacked, (rope, segment_ids_BT), total)
+        frozen, total = None, getattr(layers, "total", None)
+        if isinstance(layers, AdaptedLayers):
+            frozen = stacked
+            stacked, total = lora.split_sum(layers.adapters)
+        x_BTD = scan_layers(cast, layer, x_BTD, stacked, (rope, segment_ids_BT), total, frozen)
         return rms_norm(x_BTD, decoder.final_norm.scale[...], self.config.norm_eps)
 
     def hidden_cached(
@@ -159,6 +167,9 @@ class Policy:
         x_nTD, rope = self._embed(decoder, tokens_nT, positions_nT)
         graph, _ = nnx.split(decoder.layers)
 
+        def multiply(name, x, kernel):
+            return backend.multiply(KERNEL_SPECS[name], x, kernel)
+
         def step(carry, number_and_weights):
             x_nTD, cache = carry
             layer, weights = number_and_weights
@@ -178,7 +189,11 @@ class Policy:
                 caches.append(cache_with_new)
                 return out_nTNH
 
-            x_nTD = nnx.merge(graph, weights)(x_nTD, rope, attend, backend.multiply)
+            product = multiply
+            if isinstance(weights, AdaptedLayers):
+                product = lora.make_product(weights.adapters, weights.scale, multiply)
+                weights = weights.base
+            x_nTD = nnx.merge(graph, weights)(x_nTD, rope, attend, product)
             return (x_nTD, caches[0]), None
 
         x_nTD, cache = backend.apply_layers(step, (x_nTD, cache), params["layers"])
@@ -219,6 +234,8 @@ class Policy:
             backend = _BACKENDS[get_platform()](is_split=backend.is_split, layout=self.layout)
         if backend.is_split:
             params = params | {"layers": params["layers"].trees[0]}
+        if isinstance(params["layers"], AdaptedLayers):
+            params = params | {"layers": params["layers"].base}
         expected = jax.tree.structure(self.abstract_params())
         found = jax.tree.structure(params)
         if found != expected:

@@ -3,6 +3,7 @@
 The shift from "hidden state at t" to "token t + 1" is made only here.
 """
 
+import dataclasses
 import functools
 
 import chex
@@ -101,11 +102,18 @@ def _score_chunks(policy, params, chunks, used, temperature) -> tuple[jax.Array,
 def _score_chunks_forward(policy, *arguments):
     # Each argument is a jax.custom_derivatives.CustomVJPPrimal.
     values = jax.tree.map(lambda x: x.value, arguments)
-    return _score_chunks(policy, *values), values
+    is_head_trained = any(x.perturbed for x in jax.tree.leaves(arguments[0][_head(policy)]))
+    return _score_chunks(policy, *values), (values, _Static(is_head_trained))
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class _Static:
+    value: bool
 
 
 def _score_chunks_backward(policy, arguments, d_scores):
-    params, (hidden_CBSD, targets_CBS), used, temperature = arguments
+    (params, (hidden_CBSD, targets_CBS), used, temperature), is_head_trained = arguments
     head = _cast_head(policy, params, hidden_CBSD.dtype)
     # The backward pass omits the entropies if the loss does not depend on them.
     needed = [i for i, d in enumerate(d_scores) if not isinstance(d, SymbolicZero)]
@@ -119,15 +127,20 @@ def _score_chunks_backward(policy, arguments, d_scores):
             scores = _score(policy, whole, hidden_BSD, targets_CBS[c], temperature)
             return [scores[i] for i in needed]
 
-        _, pull_back = jax.vjp(score, head, hidden_CBSD[c])
-        d_head_of_chunk, d_hidden_BSD = pull_back([d_scores[i][c] for i in needed])
-        d_head = jax.tree.map(lambda a, g: a + g.astype(a.dtype), d_head, d_head_of_chunk)
+        d_scores_of_chunk = [d_scores[i][c] for i in needed]
+        if is_head_trained.value:
+            _, pull_back = jax.vjp(score, head, hidden_CBSD[c])
+            d_head_of_chunk, d_hidden_BSD = pull_back(d_scores_of_chunk)
+            d_head = jax.tree.map(lambda a, g: a + g.astype(a.dtype), d_head, d_head_of_chunk)
+        else:
+            _, pull_back = jax.vjp(functools.partial(score, head), hidden_CBSD[c])
+            (d_hidden_BSD,) = pull_back(d_scores_of_chunk)
         return d_head, d_hidden_CBSD.at[c].set(to_bits(d_hidden_BSD))
 
-    d_head, d_hidden_CBSD = jax.tree.map(
-        jnp.zeros_like, (params[_head(policy)], to_bits(hidden_CBSD))
-    )
-    zeros = (_divide_head(policy, d_head), d_hidden_CBSD)
+    d_head = None
+    if is_head_trained.value:
+        d_head = _divide_head(policy, jax.tree.map(jnp.zeros_like, params[_head(policy)]))
+    zeros = (d_head, jnp.zeros_like(to_bits(hidden_CBSD)))
     with jax.named_scope("logit_chunks"):
         d_head, d_hidden_CBSD = jax.lax.fori_loop(0, used, step, zeros)
     d_params = dict.fromkeys(params) | {_head(policy): d_head}

@@ -92,7 +92,13 @@ def assert_same_run(workdir, reference):
     for key in ("policy/loss", "policy/kl_k3", "policy/grad_norm", "horizon/turns"):
         assert [x.get(key) for x in lines[workdir]] == [x.get(key) for x in lines[reference]]
     for key in ("horizon/turns", "horizon/turns/OpenDoorLoc", "horizon/turns/PickupAbove"):
-        assert [x[key] for x in lines[workdir]] == [1.0, 1.0, 2.0, 2.0]
+        # the curriculum may leave a group out of a step
+        found = [
+            (x[key], turns)
+            for x, turns in zip(lines[workdir], (1, 1, 2, 2), strict=True)
+            if key in x
+        ]
+        assert found and all(x == turns for x, turns in found)
     # the horizons of the adaptive groups; PickupAbove is one of these groups
     assert len(controllers(workdir)["horizons"]) == 3
     assert controllers(workdir) == controllers(reference)
