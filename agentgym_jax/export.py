@@ -1,10 +1,12 @@
 r"""Writes a model as a Hugging Face directory, or the recorded episodes of a run as traces.
 
   python -m agentgym_jax.export --model=runs/textcraft --out=exports/textcraft
+  python -m agentgym_jax.export --model=runs/lora --adapters --out=exports/adapters
   python -m agentgym_jax.export --trajectories=runs/textcraft --format=atif --out=exports/traces
 
 The model is a run folder or its URL in a bucket (the latest checkpoint), a Hugging Face directory or hub id, or a preset
-with random weights. If the model has a tokenizer, the tokenizer is written too.
+with random weights. If the model has a tokenizer, the tokenizer is written too. Adapters of a run with
+`config.model.lora` are merged into their base, or written alone with --adapters.
 Formats of traces are `atif` (Harbor) and `training_trace` (OpenEnv); docs/offline.md describes them.
 """
 
@@ -12,12 +14,12 @@ import pathlib
 import sys
 import tempfile
 from collections.abc import Sequence
-from typing import Any
 
 from absl import app, flags, logging
 
-from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
-from agentgym_jax.models import sources
+from agentgym_jax.learner import stored_weights
+from agentgym_jax.learner.checkpoint import CheckpointError
+from agentgym_jax.models import peft_files, sources
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import check_target, copy_tokenizer, save_hf
 from agentgym_jax.startup import prepare
@@ -49,7 +51,7 @@ def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path
     check_target(target, overwrite)  # the target is checked before the weights are loaded
     source = sources.resolve(model)
     policy = Policy(source.config)
-    params = load(source, policy)
+    params = stored_weights.load(source, policy)
     tokenizer = source.tokenizer_path
     known = ("tokenizer.json", "tokenizer.model", "vocab.json")
     if source.kind == "hf_dir" and not any((tokenizer / name).exists() for name in known):
@@ -78,19 +80,45 @@ def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path
     return target
 
 
-def load(source: sources.ModelSource, policy: Policy) -> dict[str, Any]:
-    """Loads float32 parameters from any source, such as the latest checkpoint of a run folder."""
-    if source.kind != "workdir":
-        return sources.load_params(source, policy)
-    directory = source.checkpoints
-    with Checkpoints(directory, max_to_keep=1, read_only=True) as checkpoints:
-        step = checkpoints.latest_step()
-        if step is None:
-            raise CheckpointError(
-                f"{directory} has no complete checkpoint yet: let the run reach its first save"
-            )
-        logging.info("exporting step %d of %s", step, source.model)
-        return checkpoints.restore_params(step, policy.abstract_params())
+def export_adapters(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path:
+    """Exports the adapters of a run as a directory of the library PEFT; returns its path.
+
+    Raises:
+      FileExistsError: `out` exists, and `overwrite` is False or `out` has no adapters.
+      ValueError: The model is no run that trained adapters of stored weights.
+    """
+    target = pathlib.Path(out).expanduser()
+    if target.exists() and any(target.iterdir()):
+        if not overwrite:
+            raise FileExistsError(f"{target} exists. Choose another --out, or pass --overwrite.")
+        if not peft_files.is_peft(target):
+            raise FileExistsError(f"{target} has no adapters, so it is not replaced")
+    source = sources.resolve(model)
+    adapters = params = None
+    if source.kind == "workdir":
+        policy = Policy(source.config)
+        adapters, params = stored_weights.load_adapters(source, policy)
+    if adapters is None or params is None:
+        raise ValueError(f"--adapters: {model} is no run with config.model.lora")
+    base = stored_weights.base_source(source)
+    if base is None or base.kind != "hf_dir":
+        raise ValueError(
+            f"--adapters: the base of {model} is no Hugging Face directory or hub id, so other "
+            "programs cannot load it; export the merged model without --adapters"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as temporary:
+        new = pathlib.Path(temporary) / "new"
+        new.mkdir()
+        is_path = pathlib.Path(base.model).expanduser().exists()
+        name = str(base.path.resolve()) if is_path else base.model
+        peft_files.save(new, adapters, params, base=name, dtype=dtype)
+        copy_tokenizer(source.tokenizer_path, new)
+        if target.exists():
+            target.rename(pathlib.Path(temporary) / "old")
+        new.rename(target)
+    logging.info("wrote %d parameters as %s to %s", adapters.num_parameters, dtype, target)
+    return target
 
 
 def define_flags() -> None:
@@ -99,6 +127,7 @@ def define_flags() -> None:
     flags.DEFINE_string("out", None, "Directory to write.")
     flags.DEFINE_enum("dtype", "bfloat16", DTYPES, "Type of the stored tensors.")
     flags.DEFINE_bool("overwrite", False, "Replace an earlier export.")
+    flags.DEFINE_bool("adapters", False, "Write only the adapters (LoRA), in PEFT's format.")
     flags.DEFINE_string("trajectories", None, "Run folder, or a file of its episodes.")
     flags.DEFINE_enum("format", None, FORMATS, "Format of the traces of --trajectories.")
     flags.mark_flag_as_required("out")
@@ -119,7 +148,8 @@ def main(argv: Sequence[str]) -> None:
             target, count = export_traces(values.trajectories, values.out, form=values.format)
             sys.stdout.write(f"wrote {count} episodes as {values.format} to {target}\n")
             return
-        written = export(values.model, values.out, dtype=values.dtype, overwrite=values.overwrite)
+        write = export_adapters if values.adapters else export
+        written = write(values.model, values.out, dtype=values.dtype, overwrite=values.overwrite)
         sys.stdout.write(f"wrote {values.model} as {values.dtype} to {written}\n")
     except (ValueError, OSError, CheckpointError) as error:
         sys.exit(f"export: {error}")

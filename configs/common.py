@@ -106,6 +106,12 @@ def base():
     return c
 
 
+def lora(rank, alpha=None, targets=("q", "k", "v", "o", "gate", "up", "down"), decode="merged"):
+    """Returns the section `model.lora`, by default of adapters of all kernels with a scale of 2."""
+    alpha = 2.0 * rank if alpha is None else alpha
+    return dict(rank=rank, alpha=alpha, targets=targets, decode=decode)
+
+
 def environment(**entry):
     """Returns an entry of `environments`; values that are not given are the defaults."""
     default = dict(

@@ -155,7 +155,7 @@ def train(run: Run, parts: Parts) -> None:
             return now
         jax.tree.map(lambda x: x.delete(), now.state)  # frees memory for the new weights
         # Gradient norms of different fits cannot be compared, so the history restarts too.
-        return LoopState(now.step, supervised_loop.initial_state(model, optimizer, run.seed))
+        return LoopState(now.step, supervised_loop.initial_state(model, optimizer))
 
     def take_step(state: TrainState, step: int, limit: float) -> tuple[TrainState, Metrics]:
         state, metrics = sft_step(state, data, step % settings.steps, limit)

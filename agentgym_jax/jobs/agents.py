@@ -29,7 +29,7 @@ from agentgym_jax.rollout.agents import SampledRows
 from agentgym_jax.rollout.collect import Collector, EpisodeCollector
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.engine import Engine
-from agentgym_jax.sharding import reshard, rewrap
+from agentgym_jax.sharding import rewrap
 from agentgym_jax.text.tool_chat import ToolChat
 
 _CONNECT_S = 10.0  # limit for a connection to a judge
@@ -64,16 +64,12 @@ class SampledAgent:
         The old weights are freed first, so that the devices never hold two copies.
         """
         self.sampler.release()
-        shardings = self.model.spread_shardings
-        self.set_spread_params(
-            reshard(params, shardings, self.model.decode_policy.dtype), version=version
-        )
+        self.set_spread_params(self.model.spread(params), version=version)
 
     def set_spread_params(self, params: Any, *, version: int) -> None:
         """Gives the sampler weights with the type and shardings of `spread_params`."""
         if self.model.decode_layout is not None:
-            policy = self.model.decode_policy
-            params = rewrap(params, policy.param_shardings(self.model.decode_layout))
+            params = rewrap(params, self.model.decode_shardings(self.model.decode_layout))
         self.sampler.set_params(params, version=version)
 
     @property

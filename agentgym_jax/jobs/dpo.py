@@ -136,6 +136,7 @@ def train(run: Run, parts: Parts) -> None:
         beta=settings.beta,
         logprob_chunk=chunk,
         layout=layout,
+        adapters=model.adapters,
     )
 
     def take_step(state: TrainState, step: int, grad_limit: float) -> tuple[TrainState, Metrics]:
@@ -149,7 +150,7 @@ def train(run: Run, parts: Parts) -> None:
         )
         packed = time.perf_counter()
         limit, position = put_limit(grad_limit, layout), put_position(step, layout)
-        state, computed = update(state, put_pairs(batch, layout), limit, position)
+        state, computed = update(state, put_pairs(batch, layout), limit, position, model.base)
         computed = jax.device_get(computed)
         metrics = step_metrics(
             computed, batch.tokens, settings, step, started=started, packed=packed
@@ -226,7 +227,7 @@ def _reference_logprobs(
     settings, model = parts.settings.learning, parts.model
     chunk = parts.settings.logprob_chunk
     score = make_score(model.policy, temperature=1.0, logprob_chunk=chunk, layout=model.layout)
-    params = model.initial_params(run.seed)
+    params = model.attach(model.initial_params())
 
     def score_batch(batch: TokenBatch) -> np.ndarray:
         if run.should_stop.agreed():

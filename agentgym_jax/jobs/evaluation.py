@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import enum
-import hashlib
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -31,7 +30,7 @@ from agentgym_jax.jobs.config.sections import (
 from agentgym_jax.jobs.config.settings import EvaluationSettings, RolloutSettings, Seed, check_top
 from agentgym_jax.jobs.environments import Environments, open_environments
 from agentgym_jax.jobs.run import open_folder
-from agentgym_jax.learner.checkpoint import Checkpoints
+from agentgym_jax.learner.stored_weights import fingerprint
 from agentgym_jax.models.sources import ModelSource
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.sampling.options import SamplingOptions
@@ -47,7 +46,6 @@ _ADJUSTABLE = (
     "endpoint.workers",
     "endpoint.*_s",
 )
-_FINGERPRINT_BYTES = 1024 * 1024  # number of bytes hashed at the start and at the end of every file
 
 
 class AgentKind(enum.StrEnum):
@@ -183,7 +181,7 @@ def open_evaluation(config: Mapping[str, Any], workdir: str) -> Iterator[Evaluat
             rollout=settings.rollout,
             endpoint=settings.endpoint,
             max_turns=settings.evaluation_turns,
-            identity={"name": name} if source is None else _fingerprint(source),
+            identity={"name": name} if source is None else fingerprint(source),
             run_folder=None if source is None else _training_run(source),
         )
 
@@ -194,12 +192,14 @@ def build_evaluated_agent(config: Mapping[str, Any], parts: EvaluationParts) -> 
     assert settings.model is not None, f"{parts.name} has no weights"
     source = resolve_source(settings.model)
     layouts = build_layouts(config["mesh"])
-    model = build_model(settings.model, settings.tokenizer, source, layouts, parts.folder, ())
+    model = build_model(
+        settings.model, settings.tokenizer, source, layouts, parts.folder, (), seed=parts.seed
+    )
     # Episodes finished before a resume count too, because the number of rows affects the last
     # digits of the logits.
     episodes = settings.evaluation.episodes(len(parts.environments.eval_tasks))
     agent = build_agent(settings, model, parts.environments, episodes)
-    agent.set_params(model.initial_params(parts.seed), version=0)
+    agent.set_params(model.initial_params(), version=0)
     return agent
 
 
@@ -218,23 +218,3 @@ def _training_run(source: ModelSource) -> pathlib.Path | None:
     if source.kind == "workdir" and bucket.is_url(source.model):
         return bucket.local_copy(source.model, with_trajectories=True)
     return source.path if source.kind == "workdir" else None
-
-
-def _fingerprint(source: ModelSource) -> dict[str, Any]:
-    """Returns facts that identify weights: the step of a checkpoint, or a hash of the files."""
-    facts: dict[str, Any] = {"name": source.model, "kind": source.kind}
-    if source.path is None:
-        return facts
-    if source.kind == "workdir":
-        with Checkpoints(source.checkpoints, max_to_keep=1, read_only=True) as found:
-            return facts | {"step": found.latest_step()}
-    paths = [source.path] if source.path.is_file() else sorted(source.path.glob("*.safetensors"))
-    hashed = hashlib.sha256()
-    for path in paths:
-        size = path.stat().st_size
-        hashed.update(f"{path.name} {size}\n".encode())
-        with open(path, "rb") as file:
-            hashed.update(file.read(_FINGERPRINT_BYTES))
-            file.seek(max(0, size - _FINGERPRINT_BYTES))
-            hashed.update(file.read())
-    return facts | {"weights": hashed.hexdigest()[:16]}

@@ -120,9 +120,18 @@ def open_job(
             run.console.phase("preparing the tokenizer", 0, 1)
             texts = (message.content for c in conversations for message in c.messages)
             model = build_model(
-                settings.model, settings.tokenizer, source, layouts, run.folder, texts
+                settings.model,
+                settings.tokenizer,
+                source,
+                layouts,
+                run.folder,
+                texts,
+                seed=run.seed,
             )
-            run.console.fact("parameters", format_count(model.policy.num_parameters))
+            parameters = format_count(model.policy.num_parameters)
+            if model.adapters is not None:
+                parameters += f", {format_count(model.adapters.num_parameters)} trained (LoRA)"
+            run.console.fact("parameters", parameters)
             agent = None
             if agent_settings is not None and environments is not None:
                 environments = match_prompts(environments, agent_settings, conversations)

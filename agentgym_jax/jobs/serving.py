@@ -8,7 +8,7 @@ from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.backend import ModelBackend
 from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.requests import Sampling
-from agentgym_jax.sharding import get_platform, reshard, rewrap
+from agentgym_jax.sharding import get_platform, rewrap
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import load_tokenizer
 from agentgym_jax.text.tool_chat import ToolChat
@@ -63,9 +63,9 @@ def make_sampler(model: Model, *, rows: int, context: int, decode_steps: int = 1
         return_after_finished=1,
         stop_ids=model.renderer.stop_ids,
     )
-    params = reshard(model.initial_params(0), model.spread_shardings, model.decode_policy.dtype)
+    params = model.spread(model.initial_params())
     if layout is not None:
-        params = rewrap(params, model.decode_policy.param_shardings(layout))
+        params = rewrap(params, model.decode_shardings(layout))
     sampler.set_params(params, version=0)
     return sampler
 

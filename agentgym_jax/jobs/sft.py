@@ -76,7 +76,7 @@ def warm_start(run: Run, parts: Parts, params: Any) -> Any:
         preambles = {name: text.preamble for name, text in parts.agent.environments.texts.items()}
         encoded = encode(parts.data, model.renderer, preambles, train_on=settings.train_on)
         data = make_batches(encoded, settings, run.seed)
-        state = train_state.create(model.policy, optimizer, params, model.layout)
+        state = train_state.create(model.trained, optimizer, params, model.layout)
         # An interrupted warm start is repeated from its beginning, so its old metrics are removed.
         is_writer = processes.is_writer()
         if is_writer:
@@ -137,6 +137,7 @@ def make_sft_step(
         temperature=1.0,
         logprob_chunk=logprob_chunk,
         layout=model.layout,
+        adapters=model.adapters,
     )
 
     def sft_step(
@@ -147,7 +148,7 @@ def make_sft_step(
         batch = batching.micro_batches(tokens, settings.micro_rows)
         packed = time.perf_counter()
         limit, position = put_limit(grad_limit, model.layout), put_position(step, model.layout)
-        state, computed = update(state, put_batch(batch, model.layout), limit, position)
+        state, computed = update(state, put_batch(batch, model.layout), limit, position, model.base)
         computed = jax.device_get(computed)
         metrics = step_metrics(computed, tokens, settings, step, started=started, packed=packed)
         return state, metrics | {

@@ -91,9 +91,9 @@ def fit(
         its metrics are saved too if its evaluation is not done yet.
     """
     model, options = parts.model, parts.settings.guards
-    now = run.restore(train_state.abstract_state(model.policy, optimizer, model.layout))
+    now = run.restore(train_state.abstract_state(model.trained, optimizer, model.layout))
     if now is None:
-        now = LoopState(0, initial_state(model, optimizer, run.seed))
+        now = LoopState(0, initial_state(model, optimizer))
     try:
         now = log_step(run, parts, now)
         while now.step < run.total_steps:
@@ -141,8 +141,8 @@ def step_metrics(
     }
 
 
-def initial_state(model: Model, optimizer: optax.GradientTransformation, seed: int) -> TrainState:
+def initial_state(model: Model, optimizer: optax.GradientTransformation) -> TrainState:
     """Returns the first state, sharded like a restored one, so that both use the same programs."""
-    params = model.initial_params(seed)
-    state = train_state.create(model.policy, optimizer, params, model.layout)
+    params = model.initial_params()
+    state = train_state.create(model.trained, optimizer, params, model.layout)
     return state if model.layout is not None else jax.device_put(state, jax.local_devices()[0])

@@ -146,8 +146,8 @@ def compile_update(
     state has the given shardings, so that the next step needs no second compilation.
     """
 
-    def finite_update(*args):
-        state, metrics = update(*args)
+    def finite_update(*args, **options):
+        state, metrics = update(*args, **options)
         return state, {k: jnp.where(jnp.isfinite(v), v, 0.0) for k, v in metrics.items()}
 
     return jax.jit(finite_update, donate_argnums=0, out_shardings=(shardings, None))

@@ -23,6 +23,13 @@ _PLAIN = MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2,))  # L D F or
 MATRICES = dict.fromkeys(("q_kernel", "k_kernel", "v_kernel"), _TO_HEADS) | {
     "o_kernel": MuonDimensionNumbers(reduction_axis=(1, 2), output_axis=(3,)),  # L N H D
     **dict.fromkeys(("gate_kernel", "up_kernel", "down_kernel"), _PLAIN),
+    # Adapters (models/lora.py); r is the rank.
+    **dict.fromkeys(
+        [f"{t}_lora_a" for t in ("q", "k", "v", "gate", "up", "down")], _PLAIN
+    ),  # L D r
+    "o_lora_a": MuonDimensionNumbers(reduction_axis=(1, 2), output_axis=(3,)),  # L N H r
+    **dict.fromkeys([f"{t}_lora_b" for t in "qkv"], _TO_HEADS),  # L r N H
+    **dict.fromkeys([f"{t}_lora_b" for t in ("o", "gate", "up", "down")], _PLAIN),  # L r D
 }
 
 

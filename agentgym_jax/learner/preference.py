@@ -15,6 +15,7 @@ from agentgym_jax.batch import TokenBatch, assign_rows, pack, pad_micro_batches
 from agentgym_jax.learner import accumulation
 from agentgym_jax.learner.train_state import TrainState, state_shardings
 from agentgym_jax.learner.update import put_batch, score_tokens
+from agentgym_jax.models.lora import Adapters, attach
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sharding import Layout, constrain_rows, put
 
@@ -150,6 +151,7 @@ def make_preference_update(
     beta: float,
     logprob_chunk: int,
     layout: Layout | None = None,
+    adapters: Adapters | None = None,
 ) -> PreferenceUpdate:
     """Compiles one optimiser step: (TrainState, PreferenceBatch) -> (TrainState, metrics).
 
@@ -167,9 +169,10 @@ def make_preference_update(
     if not beta > 0:
         raise ValueError(f"beta={beta} must be positive")
 
-    def loss_fn(params, batch):
+    def loss_fn(base, trained, batch):
         batch.check()
         tokens = constrain_rows(layout, batch.tokens)
+        params = attach(adapters, base, trained)
         _, scored = score_tokens(policy, params, tokens, logprob_chunk)
         logprob_BT = scored.logprob_BT
         P = batch.pair_weights.shape[0]
@@ -199,13 +202,15 @@ def make_preference_update(
         }
         return loss, (jax.lax.stop_gradient(means), {})
 
-    def update(state, batch, grad_limit=jnp.inf, position=None):
+    def update(state, batch, grad_limit=jnp.inf, position=None, base=None):
         chex.assert_rank(batch.tokens.tokens, 3)
         used = jnp.sum(jnp.any(batch.pair_weights != 0, axis=1))
         apply = functools.partial(accumulation.apply_gradients, optimizer, state, position=position)
         new_state, metrics = accumulation.update_or_skip(
-            loss_fn, state.params, batch, used, state, apply, grad_limit
+            functools.partial(loss_fn, base), state.params, batch, used, state, apply, grad_limit
         )
         return new_state, {k: metrics[k] for k in metrics.keys() - {"weight", "update_norm"}}
 
-    return accumulation.compile_update(update, state_shardings(policy, optimizer, layout))
+    return accumulation.compile_update(
+        update, state_shardings(adapters or policy, optimizer, layout)
+    )

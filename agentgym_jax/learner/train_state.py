@@ -11,10 +11,11 @@ import optax
 from jax.sharding import PartitionSpec
 
 from agentgym_jax.models.critic import Critic
+from agentgym_jax.models.lora import Adapters
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sharding import Layout
 
-Network = Policy | Critic
+Network = Policy | Critic | Adapters
 
 
 @flax.struct.dataclass
@@ -22,7 +23,7 @@ class TrainState:
     """Parameters and optimiser state as one pytree, which every update donates."""
 
     step: jax.Array  # int32 scalar, number of applied optimiser updates
-    params: Any  # tree of float32 arrays
+    params: Any  # tree of float32 arrays: all weights, or adapters of frozen weights
     opt_state: Any  # state of the optimiser
     critic: "TrainState | None" = None  # state of the critic, if there is one
 

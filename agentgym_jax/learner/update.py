@@ -1,5 +1,6 @@
 """One optimiser step on packed micro-batches, and log-probabilities with the same numerics."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from agentgym_jax.batch import TokenBatch
 from agentgym_jax.learner import accumulation
 from agentgym_jax.learner.train_state import TrainState, state_shardings
 from agentgym_jax.learner.value_update import SharedCritic, value_means, value_sums
+from agentgym_jax.models.lora import Adapters, attach
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import TokenLogprobs, token_logprobs
 from agentgym_jax.sharding import Layout, constrain_rows, put
@@ -96,15 +98,17 @@ def make_update(
     logprob_chunk: int,
     layout: Layout | None = None,
     critic: SharedCritic | None = None,
+    adapters: Adapters | None = None,
 ) -> Update:
     """Compiles one optimiser step: (TrainState, TokenBatch [M, B, T]) -> (TrainState, metrics).
 
     Minimises sum(weight * (token_loss + kl_coef * kl - entropy_coef * entropy)) over all
     micro-batches; their number M does not change the result. The state is donated.
 
-    The update has two optional arguments. `grad_limit` is the largest allowed norm of the gradient
+    The update has three optional arguments. `grad_limit` is the largest allowed norm of the gradient
     before clipping. `position` is the number of updates planned in the run before this one; the
-    learning rate follows it, so that skipped updates do not stretch the schedule.
+    learning rate follows it, so that skipped updates do not stretch the schedule. `base` has the
+    frozen weights of `adapters`.
 
     A step is skipped if its weights are all 0, if its loss or gradient is not finite, or if its
     gradient is above the limit. It then changes nothing, not even the step counter.
@@ -120,6 +124,7 @@ def make_update(
       logprob_chunk: Number of tokens whose logits exist at the same time.
       layout: Layout of the state; None for one device.
       critic: Head on the policy's hidden states that learns in the same step.
+      adapters: Adapters that the state holds instead of the policy's weights; None for none.
 
     Returns:
       A function whose metrics are float32 scalars on the device. Means over the trained tokens:
@@ -131,11 +136,10 @@ def make_update(
     if kl_kind not in kl.ESTIMATORS:
         raise ValueError(f"kl_kind is {kl_kind!r}, expected one of {', '.join(kl.ESTIMATORS)}")
 
-    def loss_fn(trees, batch):
+    def loss_fn(base, trees, batch):
         batch = constrain_rows(layout, batch)
-        hidden_BTD, scored = score_tokens(
-            policy, trees["policy"], batch, logprob_chunk, temperature
-        )
+        params = attach(adapters, base, trees["policy"])
+        hidden_BTD, scored = score_tokens(policy, params, batch, logprob_chunk, temperature)
         logprob_BT, entropy_BT = scored.logprob_BT, scored.entropy_BT
         trained_BT = batch.action_mask & (batch.weights != 0)
         weight_BT = jnp.where(trained_BT, batch.weights, 0.0)
@@ -165,7 +169,7 @@ def make_update(
             sums |= critic_sums
         return total, (sums, maxima)
 
-    def update(state, batch, grad_limit=jnp.inf, position=None):
+    def update(state, batch, grad_limit=jnp.inf, position=None, base=None):
         chex.assert_rank(batch.tokens, 3)
         trees = {"policy": state.params}
         if critic is not None:
@@ -184,7 +188,7 @@ def make_update(
             return new, update_norm
 
         new_state, found = accumulation.update_or_skip(
-            loss_fn, trees, batch, used, state, apply, grad_limit
+            functools.partial(loss_fn, base), trees, batch, used, state, apply, grad_limit
         )
         tokens = jnp.maximum(found["tokens"], 1.0)
         metrics = {k: found[k] / tokens for k in _MEANS} | {k: found[k] for k in _STEP}
@@ -193,7 +197,7 @@ def make_update(
             metrics |= value_means(found)
         return new_state, metrics
 
-    shardings = state_shardings(policy, optimizer, layout)
+    shardings = state_shardings(adapters or policy, optimizer, layout)
     if shardings is not None and critic is not None:
         critic_shardings = state_shardings(critic.network, critic.optimizer, layout)
         shardings = shardings.replace(critic=critic_shardings)

@@ -122,6 +122,11 @@ class Adapters:
                 yield path, KERNEL_SPECS[path[-1]]
 
 
+def attach(adapters: Adapters | None, base: Params | None, trained: Params) -> Params:
+    """Returns weights of the decoder, given those that are trained: adapters, or all weights."""
+    return trained if adapters is None else adapters.attach(base, trained)
+
+
 def adapter_path(kernel_path: tuple[str, ...], side: str) -> tuple[str, ...]:
     """Returns the path of A (side `a`) or B (side `b`) of a kernel."""
     return (*kernel_path[:-1], f"{kernel_path[-1].removesuffix('_kernel')}_lora_{side}")

@@ -11,6 +11,7 @@ import huggingface_hub.errors
 import jax
 
 from agentgym_jax import bucket
+from agentgym_jax.models import peft_files
 from agentgym_jax.models.config import PRESETS, DecoderConfig, from_hf_config
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import TOKENIZER_FILES, check_tensors, load_hf
@@ -26,20 +27,25 @@ class ModelSource:
 
     Attributes:
       model: Name given by the user: a path, URL of a run folder in a bucket, preset or hub id.
-      kind: `hf_dir` (Hugging Face directory), `workdir` (run folder) or `preset` (random weights).
+      kind: `hf_dir` (Hugging Face directory), `peft_dir` (adapters in PEFT's format), `workdir` (run
+        folder) or `preset` (random weights).
       path: Hugging Face directory or run folder; None for a preset. Of a run in a bucket, it is a
         local copy without trajectories and checkpoints.
       config: Shape of the model's decoder.
+      base: Model of a `peft_dir` to which the adapters belong; None for other kinds.
     """
 
     model: str
-    kind: Literal["hf_dir", "preset", "workdir"]
+    kind: Literal["hf_dir", "peft_dir", "preset", "workdir"]
     path: pathlib.Path | None
     config: DecoderConfig
+    base: "ModelSource | None" = None
 
     @property
     def tokenizer_path(self) -> pathlib.Path | None:
         """Returns the path of the tokenizer; None for a preset, which has no tokenizer."""
+        if self.base is not None and not (self.path / "tokenizer_config.json").exists():
+            return self.base.tokenizer_path
         return self.path / "tokenizer" if self.kind == "workdir" else self.path
 
     @property
@@ -53,8 +59,9 @@ def resolve(model: str) -> ModelSource:
     """Finds a model by its name and reads its configuration, but loads no weights.
 
     Args:
-      model: Hugging Face directory, run folder (also in a bucket), preset such as `qwen2.5-0.5b`
-        with random weights, or hub id of a model to download. A path has precedence.
+      model: Hugging Face directory, directory of PEFT adapters, run folder (also in a bucket),
+        preset such as `qwen2.5-0.5b` with random weights, or hub id of a model to download. A path
+        has precedence.
 
     Raises:
       ValueError: `model` is none of these, or the model is not supported.
@@ -72,6 +79,12 @@ def resolve(model: str) -> ModelSource:
         )
     if (path / "checkpoints").is_dir():
         return ModelSource(model, "workdir", path, read_hf_config(path / "model"))
+    if peft_files.is_peft(path):
+        name = peft_files.read_config(path).get("base_model_name_or_path")
+        if not name:
+            raise ValueError(f"{path}: {peft_files.CONFIG_FILE} names no base_model_name_or_path")
+        base = resolve(name)
+        return ModelSource(model, "peft_dir", path, base.config, base)
     if not path.is_dir():
         if model in PRESETS:
             return ModelSource(model, "preset", None, PRESETS[model])
@@ -116,7 +129,10 @@ def download(hub_id: str) -> pathlib.Path:
 
 
 def check_weights(source: ModelSource) -> None:
-    """Raises the errors of `check_tensors` if the source is a Hugging Face directory."""
+    """Raises the errors of `check_tensors` or `peft_files.load` for directories with weights."""
+    if source.base is not None:
+        check_weights(source.base)
+        peft_files.load(source.path, Policy(source.config))
     if source.kind == "hf_dir":
         check_tensors(source.path, Policy(source.config))
 
@@ -135,10 +151,10 @@ def load_params(
             f"{source.model} has {source.config}, but the policy was built for {policy.config}; "
             "build it from the source's config"
         )
-    if source.kind == "workdir":
+    if source.kind in ("workdir", "peft_dir"):
         raise ValueError(
-            f"{source.model} is a run folder: restore its checkpoint with "
-            "agentgym_jax.learner.checkpoint"
+            f"{source.model} is no directory of whole weights: load it with "
+            "agentgym_jax.learner.stored_weights"
         )
     if source.kind == "hf_dir":
         return load_hf(source.path, policy, layout, dtype)

@@ -13,13 +13,14 @@ from jax.sharding import Mesh
 
 from agentgym_jax.batch import TokenBatch
 from agentgym_jax.jobs.agents import count_process_rows
-from agentgym_jax.jobs.config.model import abstract_params
+from agentgym_jax.jobs.config.model import build_adapters
 from agentgym_jax.jobs.config.sections import call
 from agentgym_jax.jobs.rl.build import make_learner
 from agentgym_jax.jobs.rl.config import RLSettings, policy_updates
 from agentgym_jax.learner import train_state
 from agentgym_jax.learner.optimizer import make_optimizer
-from agentgym_jax.models import sources
+from agentgym_jax.learner.stored_weights import abstract_params
+from agentgym_jax.models import lora, sources
 from agentgym_jax.models.attention import BLOCK, MAX_BLOCKS
 from agentgym_jax.models.config import PRESETS, DecoderConfig
 from agentgym_jax.models.decode_backend import DecodeBackend, SplitLayers, choose_backend
@@ -109,8 +110,11 @@ def make_programs(
       host_devices: Descriptions of as many devices as one process has.
 
     Raises:
-      PlanError: The algorithm has a critic, which plans do not support yet.
+      PlanError: The algorithm has a critic, or the sampler decodes with unmerged adapters, which
+        plans do not support yet.
     """
+    if settings.model.lora.get("decode") == "unmerged":
+        raise PlanError("plans support model.lora.decode='merged' only")
     if settings.critic is not None:
         raise PlanError("plans support algorithms without a critic only, such as grpo or rloo")
     here = devices[0].process_index
@@ -146,9 +150,17 @@ def _trace_reshard(
 ) -> Program:
     """Traces the program that gives new weights to all samplers; their caches do not exist yet."""
     policy = Policy(config, dtype=settings.model.decode_dtype, layout=decode_layout)
-    reshard = make_reshard(policy.param_shardings(spread_layout(layout, decode_layout)))
-    traced = reshard.trace(abstract_params(policy, layout), jnp.dtype(policy.dtype))
-    return Program("reshard", traced, 1.0, {}, freed=("cache",))
+    shardings = policy.param_shardings(spread_layout(layout, decode_layout))
+    adapters = build_adapters(settings.model, policy)
+    params = abstract_params(policy, layout)
+    if adapters is None:
+        traced = make_reshard(shardings).trace(params, jnp.dtype(policy.dtype))
+        return Program("reshard", traced, 1.0, {}, freed=("cache",))
+    trained = abstract_params(adapters, layout)
+    learner = Policy(config, dtype=settings.model.dtype, layout=layout)
+    params = adapters.attach(_cast_abstract(learner, params), trained)
+    merge = jax.jit(lora.merge, static_argnums=1, out_shardings=shardings)
+    return Program("merge", merge.trace(params, jnp.dtype(policy.dtype)), 1.0, {}, freed=("cache",))
 
 
 def count_bytes(tree: Any) -> int:
@@ -161,11 +173,15 @@ def count_bytes(tree: Any) -> int:
 def _trace_learner(settings: RLSettings, config: DecoderConfig, layout: Layout) -> Programs:
     policy = Policy(config, dtype=settings.model.dtype, remat=settings.model.remat, layout=layout)
     optimizer = make_optimizer(**settings.optimizer, total_steps=policy_updates(settings))
-    update, score = make_learner(settings, policy, optimizer, layout)
+    adapters = build_adapters(settings.model, policy)
+    update, score = make_learner(settings, policy, optimizer, layout, adapters=adapters)
     B, T = settings.learner.micro_rows, settings.learner.row_length
     episodes = settings.rollout.tasks_per_step * settings.rollout.group_size
     M = -(-episodes // (settings.learner.mini_batches * B))
-    state = train_state.abstract_state(policy, optimizer, layout)
+    state = train_state.abstract_state(adapters or policy, optimizer, layout)
+    base = None
+    if adapters is not None:
+        base = _cast_abstract(policy, abstract_params(policy, layout))
     replicated = jax.NamedSharding(layout.mesh, jax.sharding.PartitionSpec())
     limit = jax.ShapeDtypeStruct((), jnp.float32, sharding=replicated)
     blocks = -(-T // max(BLOCK, -(-T // MAX_BLOCKS)))
@@ -179,18 +195,18 @@ def _trace_learner(settings: RLSettings, config: DecoderConfig, layout: Layout) 
     # A rollout that runs during the update needs the sampler's arrays.
     freed = () if settings.rollout.max_off_policy_steps else ("decode weights", "cache")
     micro_batches = M * settings.learner.mini_batches
-    reference = _cast_abstract(policy, state.params)
-    scored = {"score": state.params}
+    reference = state.params if adapters is not None else _cast_abstract(policy, state.params)
+    scored = {"score": lora.attach(adapters, base, state.params)}
     if settings.needs_reference:
-        scored["score reference"] = reference
+        scored["score reference"] = lora.attach(adapters, base, reference)
     programs = []
     for name, params in scored.items():
         traced = score.trace(params, _abstract_batch((B, T), layout))
         programs.append(Program(name, traced, float(micro_batches), trips, freed))
-    traced = update.trace(state, _abstract_batch((M, B, T), layout), limit)
+    traced = update.trace(state, _abstract_batch((M, B, T), layout), limit, base=base)
     programs.append(Program("update", traced, updates, trips, freed))
     residents = {
-        "weights": count_bytes(state.params),
+        "weights": count_bytes((state.params, base)),
         "moments": count_bytes(state.opt_state),
         "reference": count_bytes(reference) if settings.needs_reference else 0,
     }

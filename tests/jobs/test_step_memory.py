@@ -28,7 +28,7 @@ def starting(policy, *, needs_reference):
             controllers=types.SimpleNamespace(initial_state=lambda: None),
         ),
         model=types.SimpleNamespace(
-            policy=policy, initial_params=lambda seed: policy.init(jax.random.key(seed))
+            policy=policy, initial_params=lambda: policy.init(jax.random.key(0))
         ),
         abstract_state=lambda: None,
         create_state=lambda params: jax.tree.map(jnp.copy, params),

@@ -21,9 +21,9 @@ EVERY = EvaluationSettings(every=2, at_start=True, max_turns=1, samples=1, greed
 
 # A model with a single weight, which starts at 1.
 MODEL = types.SimpleNamespace(
-    policy=types.SimpleNamespace(abstract_params=lambda: jax.ShapeDtypeStruct((), jnp.float32)),
+    trained=types.SimpleNamespace(abstract_params=lambda: jax.ShapeDtypeStruct((), jnp.float32)),
     layout=None,
-    initial_params=lambda seed: jnp.ones(()),
+    initial_params=lambda: jnp.ones(()),
 )
 OPTIMIZER = optax.sgd(0.1)
 

@@ -83,7 +83,7 @@ def test_every_update_is_numbered_by_its_position_in_the_run():
     settings = rl.parse(sections.plain(config))
     positions: dict[str, list[int]] = {"policy": [], "critic": []}
 
-    def update_policy(state, batch, grad_limit, position):
+    def update_policy(state, batch, grad_limit, position, base):
         positions["policy"].append(int(position))
         return state, dict(skipped=0.0, nonfinite=0.0, ratio_max=1.0, grad_norm=1.0)
 
@@ -93,7 +93,7 @@ def test_every_update_is_numbered_by_its_position_in_the_run():
 
     parts = types.SimpleNamespace(
         settings=settings,
-        model=types.SimpleNamespace(layout=None),
+        model=types.SimpleNamespace(layout=None, base=None),
         critic=types.SimpleNamespace(update=update_critic),
         update=update_policy,
     )

@@ -36,7 +36,7 @@ def test_a_run_folder_provides_model_config_and_tokenizer(tmp_path):
     assert (source.kind, source.path) == ("workdir", tmp_path)
     assert source.tokenizer_path == tmp_path / "tokenizer"
     assert source.config.qk_norm
-    with pytest.raises(ValueError, match="is a run folder: restore its checkpoint"):
+    with pytest.raises(ValueError, match="is no directory of whole weights"):
         sources.load_params(source, Policy(source.config))
 
 

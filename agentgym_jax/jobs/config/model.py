@@ -1,6 +1,7 @@
 """Sections `model`, `tokenizer` and `mesh`, and the objects built from them."""
 
 import dataclasses
+import functools
 import json
 import pathlib
 from collections.abc import Iterable, Mapping
@@ -11,14 +12,17 @@ from absl import logging
 
 from agentgym_jax import processes
 from agentgym_jax.jobs.config.sections import ConfigError, call
-from agentgym_jax.learner.checkpoint import Checkpoints
+from agentgym_jax.learner import stored_weights
+from agentgym_jax.learner.checkpoint import CheckpointError
+from agentgym_jax.learner.stored_weights import make_adapters, record_adapters
 from agentgym_jax.limits import OneOf, Range
-from agentgym_jax.models import sources
+from agentgym_jax.models import lora, sources
 from agentgym_jax.models.config import PRESETS, DecoderConfig, to_hf_config
+from agentgym_jax.models.lora import TARGETS, Adapters
 from agentgym_jax.models.policy import DTYPES, REMAT_POLICIES, Policy
 from agentgym_jax.models.sources import ModelSource
 from agentgym_jax.run_folder import RunFolder, write_atomic
-from agentgym_jax.sharding import Layout, make_layouts, spread_layout
+from agentgym_jax.sharding import Layout, make_layouts, reshard, spread_layout
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.template import CHATML, COMPACT
 from agentgym_jax.text.tokenizer import Tokenizer, load_tokenizer
@@ -26,6 +30,27 @@ from agentgym_jax.text.train_tokenizer import train_tokenizer
 
 _RANDOM = "random"
 TEMPLATES = {"compact": COMPACT, "chatml": CHATML}
+
+
+@dataclasses.dataclass(frozen=True)
+class LoraSettings:
+    """Section `model.lora`: adapters that are trained instead of the model's weights.
+
+    Attributes:
+      rank: Inner size of the adapters.
+      alpha: Scale of the adapters times the rank.
+      targets: Adapted kernels.
+      decode: Weights of the sampler: `merged` (base plus adapters) or `unmerged` (both).
+    """
+
+    rank: Annotated[int, Range(1)]
+    alpha: Annotated[float, Range(above=0)]
+    targets: tuple[Annotated[str, OneOf(TARGETS)], ...]
+    decode: Annotated[str, OneOf(("merged", "unmerged"))]
+
+    def __post_init__(self) -> None:
+        if len(set(self.targets)) < max(1, len(self.targets)):
+            raise ValueError(f"targets={list(self.targets)}: name each kernel once, at least one")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,6 +66,8 @@ class ModelSettings:
       decode_dtype: Type of the sampler's weights and computation.
       remat: Activations recomputed in the backward pass: `none`, `block` (whole layers) or `dots`
         (everything except matrix products).
+      lora: Low-rank adapters that are trained instead of all weights: `rank`, `alpha`, `targets` and
+        `decode` (docs/algorithms.md); empty for none.
     """
 
     source: str
@@ -48,8 +75,10 @@ class ModelSettings:
     dtype: Annotated[str, OneOf(DTYPES)]
     decode_dtype: Annotated[str, OneOf(DTYPES)]
     remat: Annotated[str, OneOf(REMAT_POLICIES)]
+    lora: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        _ = self.lora_settings  # checks the section
         if (self.source == _RANDOM) != bool(self.architecture):
             raise ValueError(
                 f"source={self.source!r} with architecture={dict(self.architecture)}: an "
@@ -57,6 +86,11 @@ class ModelSettings:
             )
         if self.architecture:
             call(DecoderConfig, "model.architecture", self.architecture, vocab_size=1)
+
+    @property
+    def lora_settings(self) -> LoraSettings | None:
+        """Returns the checked section `lora`; None if it is empty."""
+        return call(LoraSettings, "model.lora", self.lora) if self.lora else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +126,9 @@ class Model:
       tokenizer: Converts text to ids.
       renderer: Converts conversations to ids.
       source: Source of the weights; None for random weights.
+      seed: Seed of random weights.
+      adapters: Adapters that are trained instead of all weights; None for none.
+      decodes_merged: True if the sampler's weights have merged adapters.
     """
 
     policy: Policy
@@ -101,47 +138,67 @@ class Model:
     tokenizer: Tokenizer
     renderer: ChatRenderer
     source: ModelSource | None
+    seed: int = 0
+    adapters: Adapters | None = None
+    decodes_merged: bool = True
+
+    @property
+    def trained(self) -> Policy | Adapters:
+        """Network whose weights are trained: the policy or its adapters."""
+        return self.adapters or self.policy
+
+    @functools.cached_property
+    def base(self):
+        """Frozen weights of the adapters, in the types of the computation; None without adapters."""
+        return None if self.adapters is None else self.policy.cast_params(self._load())
 
     @property
     def spread_shardings(self):
         """Shardings of the sampler's weights on the devices of all processes; None for one device."""
         if self.layout is None or self.decode_layout is None:
             return None
-        return self.decode_policy.param_shardings(spread_layout(self.layout, self.decode_layout))
+        return self.decode_shardings(spread_layout(self.layout, self.decode_layout))
 
-    def initial_params(self, seed: int):
-        """Returns the float32 weights before training, loaded from the source or random."""
-        if self.source is None:
-            return self.policy.init_sharded(jax.random.key(seed), self.layout)
-        if self.source.kind == "workdir" and self.source.path is not None:
-            return self._load_run_params(self.source)
-        try:
-            return sources.load_params(self.source, self.policy, self.layout, seed=seed)
-        except (ValueError, OSError) as error:
-            raise ConfigError(f"the weights of {self.source.model}: {error}") from error
+    def decode_shardings(self, layout: Layout | None):
+        """Returns the shardings of the sampler's weights in a layout; None without a layout."""
+        shardings = self.decode_policy.param_shardings(layout)
+        if shardings is None or self.adapters is None or self.decodes_merged:
+            return shardings
+        return self.adapters.attach(shardings, self.adapters.param_shardings(layout) or {})
 
-    def _load_run_params(self, source: ModelSource):
-        with Checkpoints(source.checkpoints, max_to_keep=1, read_only=True) as checkpoints:
-            step = checkpoints.latest_step()
-            if step is None:
-                raise ConfigError(f"{source.model} has no finished checkpoint yet")
-            return checkpoints.restore_params(step, self.abstract_params())
+    def initial_params(self):
+        """Returns the float32 weights before training: new adapters, or those of the source."""
+        if self.adapters is not None:
+            return self.adapters.init_sharded(jax.random.key(self.seed), self.layout)
+        return self._load()
+
+    def attach(self, trained):
+        """Returns weights of `policy`, given the trained weights; no array is copied."""
+        return lora.attach(self.adapters, self.base, trained)
+
+    def merge(self, trained):
+        """Returns plain float32 weights, given the trained weights."""
+        return trained if self.adapters is None else lora.merge(self.attach(trained), "float32")
+
+    def spread(self, trained):
+        """Returns the weights of the samplers of all processes, given the trained weights."""
+        shardings, dtype = self.spread_shardings, self.decode_policy.dtype
+        if self.adapters is None or not self.decodes_merged:
+            return reshard(self.attach(trained), shardings, dtype)
+        merge = jax.jit(lora.merge, static_argnums=1, out_shardings=shardings)
+        return merge(self.attach(trained), dtype)
 
     def abstract_params(self):
-        """Returns the shapes and shardings of the learner's weights; a restore needs them."""
-        return abstract_params(self.policy, self.layout)
+        """Returns the shapes and shardings of the trained weights; a restore needs them."""
+        return stored_weights.abstract_params(self.trained, self.layout)
 
-
-def abstract_params(policy: Policy, layout: Layout | None):
-    """Returns the shapes of the weights, with their shardings in a layout."""
-    shapes = policy.abstract_params()
-    if layout is None:
-        return shapes
-    return jax.tree.map(
-        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
-        shapes,
-        policy.param_shardings(layout),
-    )
+    def _load(self):
+        if self.source is None:
+            return self.policy.init_sharded(jax.random.key(self.seed), self.layout)
+        try:
+            return stored_weights.load(self.source, self.policy, self.layout, seed=self.seed)
+        except (ValueError, OSError, CheckpointError) as error:
+            raise ConfigError(f"the weights of {self.source.model}: {error}") from error
 
 
 def build_layouts(mesh_options: Mapping[str, Any]) -> tuple[Layout | None, Layout | None]:
@@ -173,10 +230,13 @@ def build_model(
     layouts: tuple[Layout | None, Layout | None],
     folder: RunFolder,
     texts: Iterable[str],
+    *,
+    seed: int,
 ) -> Model:
     """Builds tokenizer and policies; saves the tokenizer and model/config.json in the run folder.
 
-    `texts` are the training texts of a tokenizer with source `train`.
+    `texts` are the training texts of a tokenizer with source `train`; `seed` is that of random
+    weights.
     """
     with folder.writer_first():  # the others load the tokenizer that process 0 saves
         tokenizer = _build_tokenizer(tokenizer_settings, source, folder, texts)
@@ -194,16 +254,36 @@ def build_model(
     if processes.is_writer():
         text = json.dumps(to_hf_config(config), indent=2) + "\n"
         write_atomic(folder.model / "config.json", text)
-    logging.info("policy with %.2f million parameters", Policy(config).num_parameters / 1e6)
+    policy = Policy(config, dtype=settings.dtype, remat=settings.remat, layout=layout)
+    logging.info("policy with %.2f million parameters", policy.num_parameters / 1e6)
+    adapters = build_adapters(settings, policy)
+    if adapters is not None:
+        logging.info("adapters with %.2f million parameters", adapters.num_parameters / 1e6)
+        if processes.is_writer():
+            try:
+                record_adapters(folder.model, adapters, source, settings.dtype, seed)
+            except ValueError as error:
+                raise ConfigError(f"config.model.source: {error}") from error
     return Model(
-        policy=Policy(config, dtype=settings.dtype, remat=settings.remat, layout=layout),
+        policy=policy,
         decode_policy=Policy(config, dtype=settings.decode_dtype, layout=decode_layout),
         layout=layout,
         decode_layout=decode_layout,
         tokenizer=tokenizer,
         renderer=ChatRenderer(tokenizer),
         source=source,
+        seed=seed,
+        adapters=adapters,
+        decodes_merged=settings.lora.get("decode") != "unmerged",
     )
+
+
+def build_adapters(settings: ModelSettings, policy: Policy) -> Adapters | None:
+    """Returns the adapters of the section `model.lora`; None if all weights are trained."""
+    options = settings.lora_settings
+    if options is None:
+        return None
+    return make_adapters(policy, rank=options.rank, alpha=options.alpha, targets=options.targets)
 
 
 def _build_tokenizer(

@@ -31,6 +31,7 @@ from agentgym_jax.learner.value_update import (
     make_value_update,
 )
 from agentgym_jax.models.critic import Critic
+from agentgym_jax.models.lora import Adapters
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sharding import Layout
 
@@ -75,19 +76,19 @@ class RLParts(Parts):
     def abstract_state(self) -> TrainState:
         """Returns the shapes and shardings of the state of policy and critic."""
         layout, critic = self.model.layout, self.critic
-        state = train_state.abstract_state(self.model.policy, self.optimizer, layout)
+        state = train_state.abstract_state(self.model.trained, self.optimizer, layout)
         if critic is None:
             return state
         of_critic = train_state.abstract_state(critic.network, critic.optimizer, layout)
         return state.replace(critic=of_critic)
 
     def create_state(self, params) -> TrainState:
-        """Returns the state before the first step, given the policy's weights."""
+        """Returns the state before the first step, given the trained weights."""
         layout, critic = self.model.layout, self.critic
-        state = train_state.create(self.model.policy, self.optimizer, params, layout)
+        state = train_state.create(self.model.trained, self.optimizer, params, layout)
         if critic is None:
             return state
-        first = critic.network.initial_params(params)
+        first = critic.network.initial_params(self.model.merge(params))
         of_critic = train_state.create(critic.network, critic.optimizer, first, layout)
         return state.replace(critic=of_critic)
 
@@ -111,7 +112,9 @@ def _build(parts: Parts) -> RLParts:
         if settings.critic.is_shared:
             coef, clip = settings.critic.coef, settings.critic.clip
             shared_critic = SharedCritic(critic.network, critic.optimizer, coef, clip)
-    update, score = make_learner(settings, model.policy, optimizer, model.layout, shared_critic)
+    update, score = make_learner(
+        settings, model.policy, optimizer, model.layout, shared_critic, model.adapters
+    )
     conversations, schedule = parts.data
     return RLParts(
         settings=settings,
@@ -132,6 +135,7 @@ def make_learner(
     optimizer: optax.GradientTransformation,
     layout: Layout | None,
     critic: SharedCritic | None = None,
+    adapters: Adapters | None = None,
 ) -> tuple[Update, Score]:
     """Returns the optimiser step and the function that computes log-probabilities.
 
@@ -158,6 +162,7 @@ def make_learner(
         **algorithm.regularisation,
         **numerics,
         critic=critic,
+        adapters=adapters,
     )
     return update, make_score(policy, **numerics)
 

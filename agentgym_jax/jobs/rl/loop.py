@@ -18,6 +18,7 @@ import time
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from agentgym_jax import processes
@@ -107,6 +108,8 @@ def train_step(
     behaviour = None
     if settings.rollout.max_off_policy_steps:
         behaviour = parts.agent.spread_params
+        if parts.model.adapters is not None:  # the update replaces these arrays
+            behaviour = jax.tree.map(jnp.copy, now.state.params)
         if now.step + 1 < run.total_steps:
             rollouts.begin(controllers, now.step + 1)
 
@@ -132,13 +135,26 @@ def restore_or_create(run: Run, parts: RLParts) -> tuple[LoopState, Any]:
     now = run.restore(parts.abstract_state())
     reference = None
     if now is None or settings.needs_reference:
-        reference = model.initial_params(run.seed)
+        reference = model.initial_params()
         if settings.sft is not None:
             reference = warm_start(run, parts, reference)
     if now is None:
         controllers = settings.controllers.initial_state()
         now = LoopState(0, parts.create_state(reference), controllers=controllers)
     elif settings.rollout.max_off_policy_steps:
+        now = _restore_behaviour(run, parts, now)
+    if not settings.needs_reference:
+        return now, None
+    return now, model.policy.cast_params(reference)
+
+
+def _restore_behaviour(run: Run, parts: RLParts, now: LoopState) -> LoopState:
+    """Gives the sampler the weights that sample the next step; with adapters only these are saved."""
+    model = parts.model
+    if model.adapters is not None:
+        behaviour = run.checkpoints.restore_behaviour(now.step, model.abstract_params())
+        parts.agent.set_params(behaviour, version=now.step - 1)
+    else:
         policy = model.decode_policy
         shapes, shardings = policy.abstract_params(), model.spread_shardings
         abstract = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, policy.dtype), shapes)
@@ -146,10 +162,7 @@ def restore_or_create(run: Run, parts: RLParts) -> tuple[LoopState, Any]:
             abstract = jax.tree.map(lambda x, s: x.update(sharding=s), abstract, shardings)
         behaviour = run.checkpoints.restore_behaviour(now.step, abstract)
         parts.agent.set_spread_params(behaviour, version=now.step - 1)
-        now = dataclasses.replace(now, behaviour=behaviour)
-    if not settings.needs_reference:
-        return now, None
-    return now, model.policy.cast_params(reference)
+    return dataclasses.replace(now, behaviour=behaviour)
 
 
 def update_controllers(

@@ -94,7 +94,8 @@ def reference_logprobs(
     parts: RLParts, reference, trajectories: Sequence[Trajectory]
 ) -> list[np.ndarray]:
     """Returns the reference's log-probabilities, one array per episode; 0 except on actions."""
-    return _score_episodes(parts, lambda batch: parts.score(reference, batch)[0], trajectories)
+    params = parts.model.attach(reference)
+    return _score_episodes(parts, lambda batch: parts.score(params, batch)[0], trajectories)
 
 
 def critic_values(
@@ -104,7 +105,8 @@ def critic_values(
     if parts.critic is None or state.critic is None:
         return None
     score, params = parts.critic.score, state.critic.params
-    return _score_episodes(parts, lambda batch: score(state.params, params, batch), trajectories)
+    policy_params = parts.model.attach(state.params)
+    return _score_episodes(parts, lambda batch: score(policy_params, params, batch), trajectories)
 
 
 def _score_episodes(
@@ -178,7 +180,8 @@ def score_batch(
     """
     batch = batching.micro_batches(packed, parts.settings.learner.micro_rows)
     placed = put_micro_batches(batch, parts.model.layout)
-    learner = score_micro_batches(lambda one: parts.score(state.params, one)[0], placed)
+    params = parts.model.attach(state.params)
+    learner = score_micro_batches(lambda one: parts.score(params, one)[0], placed)
     gap = np.abs(learner - batch.old_logprobs)[batch.action_mask]
     if parts.settings.algorithm.row.needs_marks:
         rng = np.random.default_rng(seed)
@@ -188,7 +191,8 @@ def score_batch(
         factor = parts.settings.correction(learner, batch.old_logprobs, sequence)
         batch = batch.replace(old_logprobs=learner, advantages=factor * batch.advantages)
     if reference is not None:
-        scores = score_micro_batches(lambda one: parts.score(reference, one)[0], placed)
+        params = parts.model.attach(reference)
+        scores = score_micro_batches(lambda one: parts.score(params, one)[0], placed)
         batch = batch.replace(reference_logprobs=scores)
     return batch, gap
 
@@ -295,7 +299,7 @@ def _optimiser_step(
     position = put_position(policy_updates_before(settings, step) + number, layout)
     if critic is None or critic.update is None:
         with launch_lock:
-            return parts.update(state, batch, grad_limit, position)
+            return parts.update(state, batch, grad_limit, position, parts.model.base)
     critic_position = put_position(updates_before(settings, step) + number, layout)
     with launch_lock:
         critic_state, value_metrics = critic.update(state.critic, batch, critic_position)
@@ -303,7 +307,11 @@ def _optimiser_step(
         return dataclasses.replace(state, critic=critic_state), value_metrics
     with launch_lock:
         state, metrics = parts.update(
-            dataclasses.replace(state, critic=None), batch, grad_limit, position
+            dataclasses.replace(state, critic=None),
+            batch,
+            grad_limit,
+            position,
+            parts.model.base,
         )
     return dataclasses.replace(state, critic=critic_state), metrics | value_metrics
 
