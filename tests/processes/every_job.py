@@ -11,6 +11,7 @@ from absl import flags
 from agentgym_jax import processes
 from agentgym_jax.jobs.config.sections import plain
 from agentgym_jax.train import run_job
+from configs import common
 from tests.integration import all_jobs
 
 
@@ -20,6 +21,11 @@ def jobs():
         if name == "judge":  # each process would start its own judge, with another address
             continue
         yield name, config
+        if name == "mixture":
+            adapted = config.copy_and_resolve_references()
+            with adapted.unlocked():
+                adapted.model.lora = common.lora(2)
+            yield "lora", adapted
         if name == "agentevol":
             imitation = config.copy_and_resolve_references()
             with imitation.unlocked():

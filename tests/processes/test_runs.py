@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 
+from agentgym_jax.learner import stored_weights
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.sources import resolve
@@ -45,9 +46,8 @@ def finished(workdir, count, *overrides, cache):
 
 
 def newest_params(workdir):
-    policy = Policy(resolve(str(workdir)).config)
-    with Checkpoints(workdir / "checkpoints", max_to_keep=1, read_only=True) as checkpoints:
-        return checkpoints.restore_params(checkpoints.latest_step(), policy.abstract_params())
+    source = resolve(str(workdir))
+    return stored_weights.load(source, Policy(source.config))
 
 
 def assert_same_run(workdir, reference):
@@ -181,7 +181,7 @@ def test_every_job_gives_the_weights_of_one_process(tmp_path):
 
     one, two = run(1), run(2)
     names = sorted(path.name for path in one.iterdir())
-    assert names == ["agentevol", "dpo", "mixture", "ppo", "reinforce", "sft"]
+    assert names == ["agentevol", "dpo", "lora", "mixture", "ppo", "reinforce", "sft"]
     for name in names:
         jax.tree.map(
             lambda x, y: np.testing.assert_allclose(x, y, rtol=0, atol=1e-4),
