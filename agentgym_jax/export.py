@@ -54,7 +54,9 @@ def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path
     params = stored_weights.load(source, policy)
     tokenizer = source.tokenizer_path
     known = ("tokenizer.json", "tokenizer.model", "vocab.json")
-    if source.kind == "hf_dir" and not any((tokenizer / name).exists() for name in known):
+    if source.kind in ("hf_dir", "peft_dir") and not any(
+        (tokenizer / name).exists() for name in known
+    ):
         tokenizer = None
     with tempfile.TemporaryDirectory() as temporary:
         as_llama = False

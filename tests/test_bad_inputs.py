@@ -141,6 +141,11 @@ WRONG = [
     ("rl", dict(sampling__max_turn_tokens=0), "config.sampling.max_turn_tokens=0"),
     ("rl", dict(rollout__group_size=True), "config.rollout.group_size=True"),
     ("rl", dict(rollout__curriculum=dict(kind="hard")), "config.rollout.curriculum.kind='hard'"),
+    ("rl", dict(model__lora=common.lora(0)), "config.model.lora.rank=0"),
+    ("rl", dict(model__lora=common.lora(2, targets=("q", "head"))), "config.model.lora.targets"),
+    ("rl", dict(model__lora=common.lora(2, targets=())), "name each kernel once, at least one"),
+    ("rl", dict(model__lora=common.lora(2, decode="fused")), "config.model.lora.decode='fused'"),
+    ("sft", dict(model__lora=dict(rank=2)), "alpha"),
     (
         "rl",
         dict(rollout__curriculum=dict(kind="success_rate", candidates=4, decay=0.9, prior=2.0)),

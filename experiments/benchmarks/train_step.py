@@ -17,6 +17,8 @@ size, one process at a time:
       --dtype=bfloat16 --torch_dtype=float32 --vocab_chunk=128 --rounds=2 --nokeep_alive \
       --torch_python=torch-env/bin/python
 
+--lora_rank=16 trains adapters of frozen weights, in torch with the library PEFT.
+
 --action_share=0.25 gives an agent's batch: of every 128 tokens the last 32 were sampled and have a
 loss, the other tokens are observations. --vocab changes the vocabulary size of the shape, to
 measure how memory grows with the vocabulary.
@@ -50,7 +52,14 @@ _TORCH_DTYPE = flags.DEFINE_enum(
     ["", "float32", "bfloat16"],
     "Data type of torch's products; empty: the same as --dtype.",
 )
-_REMAT = flags.DEFINE_string("remat", "none", "Rematerialisation of our step: none, block or dots.")
+_REMAT = flags.DEFINE_string(
+    "remat",
+    "none",
+    "Rematerialisation of our step: none, block or dots. Torch has one kind, used if not none.",
+)
+_LORA = flags.DEFINE_integer(
+    "lora_rank", 0, "Rank of adapters of all kernels of the layers; 0 trains all weights.", 0
+)
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Number of measurements of each contender.")
 _KEEP = flags.DEFINE_bool("keep_alive", True, "Whether all workers stay in memory together.")
 _TUNIX = flags.DEFINE_string(
@@ -72,11 +81,12 @@ def contenders() -> list[Contender]:
         tokens=_TOKENS.value,
         action_share=_ACTIONS.value,
         vocab=_VOCAB.value,
+        remat=_REMAT.value,
+        lora_rank=_LORA.value,
     )
     of_ours = options | dict(
         micro_rows=_MICRO_ROWS.value or _ROWS.value,
         vocab_chunk=_VOCAB_CHUNK.value,
-        remat=_REMAT.value,
     )
     found = [Contender("ours", "worker_ours.py", sys.executable, of_ours)]
     if _TUNIX.value:
@@ -109,7 +119,7 @@ def main(_: list[str]) -> None:
             ),
         )
     names = ("shape", "vocab", "rows", "tokens", "action_share", "dtype")
-    names += ("micro_rows", "vocab_chunk", "remat", "torch_dtype")
+    names += ("micro_rows", "vocab_chunk", "remat", "lora_rank", "torch_dtype")
     options = {name: flags.FLAGS[name].value for name in names}
     record = dict(benchmark="train_step", options=options, machine=limits, table=table, found=found)
     side_by_side.write(record, _OUT.value)

@@ -19,8 +19,10 @@ from agentgym_jax import batch as batching
 from agentgym_jax.algorithms import losses
 from agentgym_jax.learner import train_state
 from agentgym_jax.learner.optimizer import make_optimizer
+from agentgym_jax.learner.stored_weights import make_adapters
 from agentgym_jax.learner.update import make_update, put_batch
 from agentgym_jax.models.config import DecoderConfig
+from agentgym_jax.models.lora import TARGETS
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling.options import SamplingOptions, episode_key
 from agentgym_jax.sampling.sampler import Sampler
@@ -249,21 +251,27 @@ def train(options: dict) -> worker.Run:
         weight_decay=1e-4,
         max_grad_norm=None,
     )
+    adapters = base = None
+    if options["lora_rank"]:
+        rank = options["lora_rank"]
+        adapters = make_adapters(policy, rank=rank, alpha=2.0 * rank, targets=TARGETS)
+        base, params = policy.cast_params(params), adapters.init(jax.random.key(0))
     update = make_update(
         policy,
         optimizer,
         losses.negative_log_likelihood,
+        adapters=adapters,
         entropy_coef=0.0,
         kl_coef=0.0,
         kl_kind="k3",
         temperature=1.0,
         logprob_chunk=options["vocab_chunk"],
     )
-    states = [train_state.create(policy, optimizer, params)]
+    states = [train_state.create(adapters or policy, optimizer, params)]
     del params
 
     def run() -> dict:
-        state, metrics = update(states.pop(), batch)
+        state, metrics = update(states.pop(), batch, base=base)
         jax.block_until_ready(metrics)
         states.append(state)
         return {}

@@ -102,7 +102,18 @@ def train(options: dict) -> worker.Run:
     """Measures one AdamW step on full rows."""
     model, shape = network(options)
     model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+    if options["remat"] != "none":
+        model.gradient_checkpointing_enable()
+    if options["lora_rank"]:
+        import peft
+
+        rank = options["lora_rank"]
+        adapters = peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear")
+        model.enable_input_require_grads()
+        model = peft.get_peft_model(model, adapters)
+    optimizer = torch.optim.AdamW(
+        [p for p in model.parameters() if p.requires_grad], lr=1e-5, fused=True
+    )
     size = (options["rows"], options["tokens"])
     ids = torch.randint(0, shape.vocab, size, device=DEVICE)
     has_loss = torch.tensor(is_action(options), device=DEVICE)

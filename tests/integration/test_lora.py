@@ -110,6 +110,8 @@ def test_an_export_of_adapters_has_the_weights_of_the_run(runs, tmp_path):
     assert sources.resolve(out).tokenizer_path == tmp_path / "out"
     with pytest.raises(FileExistsError, match="--overwrite"):
         export_adapters(str(runs / "ppo"), out, dtype="float32", overwrite=False)
+    export(out, str(tmp_path / "merged"), dtype="float32", overwrite=False)
+    assert_equal(load(tmp_path / "merged"), load(runs / "ppo"))
     export_adapters(str(runs / "ppo"), out, dtype="bfloat16", overwrite=True)
 
 
