@@ -412,6 +412,22 @@ def sapo():
     )
 
 
+def distill():
+    """Returns the section of on-policy distillation (arXiv:2306.13649, with the reverse divergence).
+
+    The policy learns from a teacher on its own episodes. Set `reference.source` to the teacher and
+    `rollout.reward` to `none`. The clip is the one of `grpo`.
+    """
+    return grpo() | dict(
+        name="distill",
+        advantage=dict(discount=0.0, turn_discount=0.0),
+        aggregation=TOKEN_MEAN,
+        entropy_coef=0.0,
+        kl_coef=0.0,
+        kl_reward=dict(kind="fixed", coef=1.0),
+    )
+
+
 # Dictionary from the name of an algorithm to the function that returns its section.
 ALGORITHMS = {
     make.__name__: make
@@ -432,6 +448,7 @@ ALGORITHMS = {
         clip_cov,
         kl_cov,
         sapo,
+        distill,
     )
 }
 

@@ -49,6 +49,7 @@ READERS: Mapping[str, tuple[Callable[..., Any], str]] = {
     "sampling": (SamplingOptions, ""),
     "rollout": (settings.RolloutSettings, ""),
     "program": (settings.ProgramSettings, ""),
+    "reference": (settings.ReferenceSettings, ""),
     "judge": (settings.JudgeSettings, ""),
     "algorithm": (AlgorithmSettings, ""),
     "optimizer": (make_optimizer, "total_steps"),

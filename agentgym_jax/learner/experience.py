@@ -23,11 +23,13 @@ def _judge_reward(t: Trajectory) -> float:
 
 
 JUDGE = "judge"  # value of `rollout.reward`: the score of a judge
+NO_REWARD = "none"  # value of `rollout.reward`: only the divergence from the reference counts
 # Rewards at the end of an episode; the best is 1.
 REWARDS = {
     "success": lambda t: float(t.success),
     "score": lambda t: t.score * t.score_scale,
     JUDGE: _judge_reward,
+    NO_REWARD: lambda t: 0.0,
 }
 TRUNCATIONS = ("fail", "mask", "bootstrap")
 ZERO_VARIANCE = ("keep", "filter", "resample")

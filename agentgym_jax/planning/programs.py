@@ -110,9 +110,11 @@ def make_programs(
       host_devices: Descriptions of as many devices as one process has.
 
     Raises:
-      PlanError: The algorithm has a critic, or the sampler decodes with unmerged adapters, which
-        plans do not support yet.
+      PlanError: The algorithm has a critic, the sampler decodes with unmerged adapters, or the
+        reference is another model; plans do not support these yet.
     """
+    if settings.reference is not None:
+        raise PlanError("plans support the initial policy as the reference only")
     if settings.model.lora.get("decode") == "unmerged":
         raise PlanError("plans support model.lora.decode='merged' only")
     if settings.critic is not None:

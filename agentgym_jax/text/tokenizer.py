@@ -93,6 +93,11 @@ class Tokenizer:
         """Returns the text of ids; special tokens appear by name, invalid UTF-8 as U+FFFD."""
         return self._text.decode(list(ids), skip_special_tokens=False)
 
+    def has_same_ids(self, other: "Tokenizer") -> bool:
+        """Returns True if every id has the same token in both tokenizers."""
+        mine, others = (t._text.get_vocab(with_added_tokens=True) for t in (self, other))
+        return mine == others
+
     @property
     def eos_id(self) -> int | None:
         """Returns the id of the config's `eos_token`, which ends a document."""

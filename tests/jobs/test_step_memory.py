@@ -30,6 +30,7 @@ def starting(policy, *, needs_reference):
         model=types.SimpleNamespace(
             policy=policy, initial_params=lambda: policy.init(jax.random.key(0))
         ),
+        teacher=None,
         abstract_state=lambda: None,
         create_state=lambda params: jax.tree.map(jnp.copy, params),
     )

@@ -314,7 +314,7 @@ def test_each_environment_has_its_own_baseline_and_mean_return():
     assert found.mean_returns == {"babyai": 0.0, "text_craft": 1.0}
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", sorted(set(ALGORITHMS) - {"distill"}))
 def test_a_success_is_worth_more_than_a_failure_under_every_algorithm(name):
     episodes = [episode("ddd", success=True), episode("ddd")]
     values = [np.zeros(len(e.tokens), np.float32) for e in episodes]

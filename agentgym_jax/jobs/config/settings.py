@@ -105,8 +105,8 @@ class RolloutSettings(CollectorSettings):
       max_off_policy_steps: Updates by which rollout weights may be stale: 0 or 1. With 1 the next
         rollout runs during the update.
       reward: Reward of an episode: `success` (0 or 1), `score` (the environment's, 1 is the
-        best), `judge` (the score of the section `judge`, 0 to 1) or `turn` (the sum of the
-        environment's rewards per turn).
+        best), `judge` (the score of the section `judge`, 0 to 1), `turn` (the sum of the
+        environment's rewards per turn) or `none` (with `algorithm.kl_reward` only).
       failed_turn_penalty: Penalty per turn with a parse error or a rejected action.
       parse_error_penalty: Additional penalty per turn with a parse error.
       overlong: Penalty for long episodes: kind `none`, or `tokens` or `turns` with `limit`,
@@ -132,6 +132,22 @@ class RolloutSettings(CollectorSettings):
 
     def __post_init__(self) -> None:
         shaping.check_overlong(**self.overlong)
+
+
+@dataclasses.dataclass(frozen=True)
+class ReferenceSettings:
+    """Section `reference`: the model from which divergences are measured (docs/algorithms.md).
+
+    Attributes:
+      source: Hugging Face directory or hub id, directory of adapters, or run folder. Its vocabulary
+        must be that of the policy. Without the section, the reference is the initial policy.
+    """
+
+    source: str
+
+    def __post_init__(self) -> None:
+        if not self.source:
+            raise ValueError("source is empty: name a model, or leave the section out")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,8 @@ from agentgym_jax.jobs.rl.algorithm import CriticSettings
 from agentgym_jax.jobs.rl.config import RLSettings, parse, policy_updates, total_updates
 from agentgym_jax.jobs.rl.horizons import check_groups
 from agentgym_jax.jobs.run import Run
-from agentgym_jax.learner import train_state
+from agentgym_jax.learner import stored_weights, train_state
+from agentgym_jax.learner.checkpoint import CheckpointError
 from agentgym_jax.learner.optimizer import make_optimizer
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.learner.update import Score, Update, make_score, make_update
@@ -30,10 +31,13 @@ from agentgym_jax.learner.value_update import (
     make_value_score,
     make_value_update,
 )
+from agentgym_jax.models import sources
 from agentgym_jax.models.critic import Critic
 from agentgym_jax.models.lora import Adapters
-from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.policy import Params, Policy
+from agentgym_jax.models.sources import ModelSource
 from agentgym_jax.sharding import Layout
+from agentgym_jax.text.tokenizer import load_tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +56,29 @@ class CriticParts:
 
 
 @dataclasses.dataclass(frozen=True)
+class Teacher:
+    """Model that is the reference in place of the initial policy.
+
+    Attributes:
+      policy: Functions of its network, which may differ from the trained one.
+      source: Source of its weights.
+      score: Compiled function that computes log-probabilities.
+    """
+
+    policy: Policy
+    source: ModelSource
+    score: Score
+
+    def load(self) -> Params:
+        """Loads the weights, in the types of the computation."""
+        try:
+            params = stored_weights.load(self.source, self.policy, self.policy.layout)
+        except (ValueError, OSError, CheckpointError) as error:
+            raise ConfigError(f"config.reference.source={self.source.model}: {error}") from error
+        return self.policy.cast_params(params)
+
+
+@dataclasses.dataclass(frozen=True)
 class RLParts(Parts):
     """All components of an RL job.
 
@@ -62,6 +89,7 @@ class RLParts(Parts):
       update: Compiled optimiser step.
       score: Compiled function that computes log-probabilities.
       critic: Components of the critic; None for algorithms without a critic.
+      teacher: Model that is the reference; None if the reference is the initial policy.
     """
 
     settings: RLSettings
@@ -72,6 +100,7 @@ class RLParts(Parts):
     update: Update
     score: Score
     critic: CriticParts | None
+    teacher: Teacher | None
 
     def abstract_state(self) -> TrainState:
         """Returns the shapes and shardings of the state of policy and critic."""
@@ -126,6 +155,7 @@ def _build(parts: Parts) -> RLParts:
         update=update,
         score=score,
         critic=critic,
+        teacher=_build_teacher(settings, model),
     )
 
 
@@ -165,6 +195,37 @@ def make_learner(
         adapters=adapters,
     )
     return update, make_score(policy, **numerics)
+
+
+def _build_teacher(settings: RLSettings, model: Model) -> Teacher | None:
+    """Builds the model of the section `reference`.
+
+    Raises:
+      ConfigError: There is no such model, or its vocabulary is not that of the policy.
+    """
+    if settings.reference is None:
+        return None
+    name = settings.reference.source
+    try:
+        source = sources.resolve(name)
+        sources.check_weights(source)
+        if source.tokenizer_path is None:
+            raise ValueError("a preset has random weights, which teach nothing")
+        if not load_tokenizer(source.tokenizer_path).has_same_ids(model.tokenizer):
+            raise ValueError(
+                "its vocabulary differs from the policy's; set config.tokenizer.source to the "
+                f"teacher's tokenizer, {source.tokenizer_path}"
+            )
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"config.reference.source={name}: {error}") from error
+    policy = Policy(source.config, dtype=settings.model.dtype, layout=model.layout)
+    score = make_score(
+        policy,
+        temperature=settings.sampling.temperature,
+        logprob_chunk=settings.logprob_chunk,
+        layout=model.layout,
+    )
+    return Teacher(policy, source, score)
 
 
 def _build_critic(settings: CriticSettings, model: Model, num_updates: int) -> CriticParts:

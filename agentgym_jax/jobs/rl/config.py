@@ -21,6 +21,7 @@ from agentgym_jax.jobs.config.sections import (
 )
 from agentgym_jax.jobs.config.settings import (
     LearnerSettings,
+    ReferenceSettings,
     RolloutSettings,
     SftSettings,
     check_top,
@@ -30,9 +31,10 @@ from agentgym_jax.jobs.rl.algorithm import AlgorithmSettings, CriticSettings
 from agentgym_jax.jobs.rl.horizons import parse_horizons
 from agentgym_jax.learner.controller_state import Controllers
 from agentgym_jax.learner.curriculum import CURRICULA
+from agentgym_jax.learner.experience import NO_REWARD
 from agentgym_jax.learner.optimizer import make_optimizer
 
-_OWN_SECTIONS = ("learner", "sft", "algorithm", "horizon", "optimizer")
+_OWN_SECTIONS = ("learner", "sft", "algorithm", "horizon", "optimizer", "reference")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,7 @@ class RLSettings(JobSettings, AgentSettings):
       seed: Random seed of the run.
       total_steps: Number of training steps; each step has one rollout.
       sft: Section `sft` of the warm start; None for a run without warm start.
+      reference: Section `reference`; None if the reference is the initial policy.
       critic: Section `algorithm.critic`; None for algorithms without a critic.
       correction: Maps (learner_logprob, sampler_logprob, sequence) to a factor on the advantages.
       marks: Maps (logprob, advantage, rng) of the action tokens of a mini-batch to marked tokens.
@@ -55,6 +58,7 @@ class RLSettings(JobSettings, AgentSettings):
     rollout: RolloutSettings
     learner: LearnerSettings
     sft: SftSettings | None
+    reference: ReferenceSettings | None
     algorithm: AlgorithmSettings
     critic: CriticSettings | None
     correction: Callable[..., np.ndarray]
@@ -70,7 +74,7 @@ class RLSettings(JobSettings, AgentSettings):
 
     @property
     def needs_reference(self) -> bool:
-        """Returns True if the loss or the reward has the divergence from the initial policy."""
+        """Returns True if the loss or the reward has the divergence from the reference."""
         return bool(self.algorithm.kl_coef) or self.controllers.uses_kl_reward
 
     @property
@@ -118,6 +122,9 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
         total_steps=config["total_steps"],
         learner=parse_section(config, "learner", LearnerSettings),
         sft=parse_section(config, "sft", SftSettings) if "sft" in config else None,
+        reference=parse_section(config, "reference", ReferenceSettings)
+        if "reference" in config
+        else None,
         algorithm=algorithm,
         critic=algorithm.parse_critic(),
         correction=algorithm.parse_correction(),
@@ -141,6 +148,21 @@ def _check_consistency(s: RLSettings) -> None:
         raise ConfigError(
             f"config.algorithm.zero_variance={s.algorithm.zero_variance!r} would leave out every "
             "episode: with config.rollout.group_size=1 no group has variance"
+        )
+    if s.rollout.reward == NO_REWARD and not s.controllers.uses_kl_reward:
+        raise ConfigError(
+            "config.rollout.reward='none' leaves no reward: set config.algorithm.kl_reward, as in "
+            "common.distill()"
+        )
+    if s.algorithm.name == "distill" and not s.controllers.uses_kl_reward:
+        raise ConfigError(
+            "config.algorithm.kl_reward.kind='none': 'distill' learns from the divergence alone; "
+            "set kind='fixed' with coef=1.0"
+        )
+    if s.reference is not None and not s.needs_reference:
+        raise ConfigError(
+            f"config.reference.source={s.reference.source!r} has no effect: neither "
+            "config.algorithm.kl_coef nor config.algorithm.kl_reward measures a divergence"
         )
     if s.controllers.curriculum.candidates > 1 and s.rollout.group_size < 2:
         raise ConfigError(

@@ -134,7 +134,7 @@ def restore_or_create(run: Run, parts: RLParts) -> tuple[LoopState, Any]:
     settings, model = parts.settings, parts.model
     now = run.restore(parts.abstract_state())
     reference = None
-    if now is None or settings.needs_reference:
+    if now is None or (settings.needs_reference and parts.teacher is None):
         reference = model.initial_params()
         if settings.sft is not None:
             reference = warm_start(run, parts, reference)
@@ -143,9 +143,9 @@ def restore_or_create(run: Run, parts: RLParts) -> tuple[LoopState, Any]:
         now = LoopState(0, parts.create_state(reference), controllers=controllers)
     elif settings.rollout.max_off_policy_steps:
         now = _restore_behaviour(run, parts, now)
-    if not settings.needs_reference:
-        return now, None
-    return now, model.policy.cast_params(reference)
+    if parts.teacher is not None:
+        return now, parts.teacher.load()
+    return now, model.policy.cast_params(reference) if settings.needs_reference else None
 
 
 def _restore_behaviour(run: Run, parts: RLParts, now: LoopState) -> LoopState:

@@ -94,8 +94,16 @@ def reference_logprobs(
     parts: RLParts, reference, trajectories: Sequence[Trajectory]
 ) -> list[np.ndarray]:
     """Returns the reference's log-probabilities, one array per episode; 0 except on actions."""
+    return _score_episodes(parts, _score_reference(parts, reference), trajectories)
+
+
+def _score_reference(parts: RLParts, reference) -> Callable[[TokenBatch], jax.Array]:
+    """Returns the function that computes the reference's log-probabilities."""
+    if parts.teacher is not None:
+        score = parts.teacher.score
+        return lambda batch: score(reference, batch)[0]
     params = parts.model.attach(reference)
-    return _score_episodes(parts, lambda batch: parts.score(params, batch)[0], trajectories)
+    return lambda batch: parts.score(params, batch)[0]
 
 
 def critic_values(
@@ -191,8 +199,7 @@ def score_batch(
         factor = parts.settings.correction(learner, batch.old_logprobs, sequence)
         batch = batch.replace(old_logprobs=learner, advantages=factor * batch.advantages)
     if reference is not None:
-        params = parts.model.attach(reference)
-        scores = score_micro_batches(lambda one: parts.score(params, one)[0], placed)
+        scores = score_micro_batches(_score_reference(parts, reference), placed)
         batch = batch.replace(reference_logprobs=scores)
     return batch, gap
 
