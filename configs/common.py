@@ -420,7 +420,7 @@ def distill():
     """
     return grpo() | dict(
         name="distill",
-        advantage=dict(discount=0.0, turn_discount=0.0),
+        advantage={},
         aggregation=TOKEN_MEAN,
         entropy_coef=0.0,
         kl_coef=0.0,

@@ -146,6 +146,21 @@ WRONG = [
     ("rl", dict(model__lora=common.lora(2, targets=())), "name each kernel once, at least one"),
     ("rl", dict(model__lora=common.lora(2, decode="fused")), "config.model.lora.decode='fused'"),
     ("sft", dict(model__lora=dict(rank=2)), "alpha"),
+    ("rl", dict(rollout__reward="none"), "config.rollout.reward='none' leaves no reward"),
+    (
+        "rl",
+        dict(
+            algorithm=common.distill() | dict(kl_reward=dict(kind="none")),
+            rollout__reward="success",
+        ),
+        "'distill' learns from the divergence alone",
+    ),
+    (
+        "rl",
+        dict(reference=dict(source="x"), algorithm=common.dr_grpo(length=64)),
+        "config.reference.source='x' has no effect",
+    ),
+    ("rl", dict(reference=dict(source="")), "config.reference: source is empty"),
     (
         "rl",
         dict(rollout__curriculum=dict(kind="success_rate", candidates=4, decay=0.9, prior=2.0)),

@@ -102,6 +102,18 @@ def monte_carlo(episodes: Episodes, *, discount: float, turn_discount: float) ->
     return jnp.where(episodes.trained_BT, return_BT - episodes.value_BT, 0.0)
 
 
+def centred_rewards(episodes: Episodes) -> jax.Array:
+    """Computes the reward of each action token minus the mean over all action tokens of the step.
+
+    Later rewards do not count. With the reward -log(p / p_teacher) this is on-policy distillation:
+    the expected gradient lowers the divergence from the teacher in the visited states.
+    """
+    episodes.check()
+    reward_BT = returns_to_go(episodes, discount=0.0, turn_discount=0.0)
+    mean = masked.masked_mean(reward_BT, episodes.trained_BT)
+    return jnp.where(episodes.trained_BT, reward_BT - mean, 0.0)
+
+
 def batch_normalized_returns(
     episodes: Episodes, *, discount: float, turn_discount: float, eps: float = 1e-8
 ) -> jax.Array:

@@ -66,6 +66,5 @@ ALGORITHMS = {
         advantages.group_relative, losses.covariance_penalty, needs_groups=True, needs_marks=True
     ),
     "sapo": Algorithm(advantages.group_relative, losses.soft_gate, needs_groups=True),
-    # The reward of a token is -log(p / p_reference), and only this token gets it (discount 0).
-    "distill": Algorithm(advantages.monte_carlo),
+    "distill": Algorithm(advantages.centred_rewards),
 }

@@ -49,6 +49,13 @@ def test_rloo_matches_a_hand_computed_example():
     np.testing.assert_array_equal(found[:, 2], [-4.5, 0.0, 4.5])
 
 
+def test_distillation_matches_a_hand_computed_example():
+    # the four tokens have the rewards -3, 1, 0 and -2, whose mean is -1
+    made = draw_episodes(["0.1", "0.1"], [{0: -3.0, 2: 1.0}, {2: -2.0}], group_size=1)
+    found = estimate("centred_rewards", made)
+    np.testing.assert_array_equal(found, [[-2.0, 0.0, 2.0], [1.0, 0.0, -1.0]])
+
+
 def test_a_turn_discount_favours_the_shorter_success():
     made = draw_episodes(["0.1.2", "0.1..", "0...."], [{4: 1.0}, {2: 1.0}, {}], group_size=3)
     found = estimate("group_relative", made, std_normalize=False, turn_discount=0.5)

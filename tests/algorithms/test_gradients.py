@@ -101,6 +101,35 @@ def test_reinforce_is_unbiased_with_any_constant_baseline(value):
     np.testing.assert_allclose(found, exact(), rtol=1e-4, atol=1e-6)
 
 
+def test_distillation_lowers_the_divergence_from_the_teacher_in_visited_states():
+    """Checks the expected gradient against that of sum of visits(s) * KL(p(.|s) || q(.|s))."""
+    teacher_table = jax.nn.log_softmax(jnp.array([[-0.4, 0.9], [0.1, 0.6]]))
+    policy_table = jax.nn.log_softmax(LOGITS)
+    first, second = EPISODES.T
+    difference = np.asarray(teacher_table - policy_table)
+    reward_B2 = np.stack([difference[0, first], difference[first, second]], axis=1)
+    made = draw_episodes(["0.1"] * 4, [{0: a, 2: b} for a, b in reward_B2], group_size=1)
+    row, section = ALGORITHMS["distill"], common.distill()
+    advantage_B2 = row.advantage(made, **section["advantage"])[:, jnp.array([0, 2])]
+    np.testing.assert_allclose(advantage_B2, reward_B2 - reward_B2.mean(), atol=1e-6)
+
+    def objective(logits):
+        old_B2, logprob_B2 = logprobs(LOGITS, EPISODES), logprobs(logits, EPISODES)
+        tokens = policy_tokens(logprob_B2, old_B2, advantage_B2, jnp.ones(old_B2.shape, int))
+        loss_B2 = row.loss(tokens, **section["loss"]).loss_BT
+        return jnp.sum(jnp.exp(old_B2.sum(axis=1)) * loss_B2.sum(axis=1))
+
+    chance = np.exp(policy_table[0])
+    visits = np.array([1 + chance[0], chance[1]])
+
+    def divergence(logits):
+        table = jax.nn.log_softmax(logits)
+        return jnp.sum(visits * jnp.sum(jnp.exp(table) * (table - teacher_table), axis=1))
+
+    found, expected = jax.grad(objective)(LOGITS), jax.grad(divergence)(LOGITS)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("group_size", [2, 3])
 def test_rloo_is_unbiased(group_size):
     found = expected_gradient(advantages.leave_one_out, losses.policy_gradient, group_size)

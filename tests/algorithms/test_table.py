@@ -76,7 +76,7 @@ PUBLISHED = {
     "clip_cov": ({"std_normalize": True}, {"ratio_high": 2.0}),
     "kl_cov": ({"std_normalize": True}, {"penalty": 1.0}),
     "sapo": ({"std_normalize": True}, {"tau_positive": 1.0, "tau_negative": 1.05}),
-    "distill": ({"discount": 0.0, "turn_discount": 0.0}, {"clip_low": 0.2, "clip_high": 0.2}),
+    "distill": ({}, {"clip_low": 0.2, "clip_high": 0.2}),
 }
 # Aggregation of the published algorithms; the others have `token_mean`.
 AGGREGATIONS = dict.fromkeys(
