@@ -60,6 +60,9 @@ _REMAT = flags.DEFINE_string(
 _LORA = flags.DEFINE_integer(
     "lora_rank", 0, "Rank of adapters of all kernels of the layers; 0 trains all weights.", 0
 )
+_MOMENTS = flags.DEFINE_enum(
+    "moments", "float32", ["float32", "bfloat16", "int8"], "Type of our optimiser's moments."
+)
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Number of measurements of each contender.")
 _KEEP = flags.DEFINE_bool("keep_alive", True, "Whether all workers stay in memory together.")
 _TUNIX = flags.DEFINE_string(
@@ -87,6 +90,7 @@ def contenders() -> list[Contender]:
     of_ours = options | dict(
         micro_rows=_MICRO_ROWS.value or _ROWS.value,
         vocab_chunk=_VOCAB_CHUNK.value,
+        moments=_MOMENTS.value,
     )
     found = [Contender("ours", "worker_ours.py", sys.executable, of_ours)]
     if _TUNIX.value:
@@ -119,7 +123,7 @@ def main(_: list[str]) -> None:
             ),
         )
     names = ("shape", "vocab", "rows", "tokens", "action_share", "dtype")
-    names += ("micro_rows", "vocab_chunk", "remat", "lora_rank", "torch_dtype")
+    names += ("micro_rows", "vocab_chunk", "remat", "lora_rank", "moments", "torch_dtype")
     options = {name: flags.FLAGS[name].value for name in names}
     record = dict(benchmark="train_step", options=options, machine=limits, table=table, found=found)
     side_by_side.write(record, _OUT.value)

@@ -244,7 +244,7 @@ def train(options: dict) -> worker.Run:
         warmup_steps=0,
         total_steps=1,
         final_fraction=1.0,
-        moments="float32",
+        moments=options["moments"],
         b1=0.9,
         b2=0.999,
         eps=1e-8,
