@@ -3,6 +3,7 @@
 import hashlib
 import json
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -135,7 +136,7 @@ def record_adapters(
     """Writes the facts that `load` needs to `model/adapters.json` of a run folder.
 
     Raises:
-      ValueError: The run has begun with another base.
+      ValueError: The run began with another base.
     """
     base = {"name": "", "kind": "random"} if source is None else fingerprint(source)
     facts = {
@@ -145,13 +146,21 @@ def record_adapters(
         "dtype": dtype,
         "base": base | {"seed": seed} if source is None or source.path is None else base,
     }
-    path = directory / ADAPTERS_FILE
+    record_once(directory / ADAPTERS_FILE, facts)
+
+
+def record_once(path: pathlib.Path, facts: Mapping[str, Any]) -> None:
+    """Writes facts about weights to a file of a run folder when the run begins.
+
+    Raises:
+      ValueError: The file has other facts, because the weights have changed since then.
+    """
     if not path.exists():
         write_atomic(path, json.dumps(facts, indent=2) + "\n")
     elif (found := json.loads(path.read_text())) != facts:
         raise ValueError(
-            f"the run began with the base {found['base']}, which is now {facts['base']}: put the "
-            "old weights back, or start with another --workdir"
+            f"the run began with {found}, which is now {facts}: put the old weights back, or start "
+            "with another --workdir"
         )
 
 

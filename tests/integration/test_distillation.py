@@ -81,6 +81,18 @@ def test_a_resumed_run_equals_an_undisturbed_run(runs):
     jax.tree.map(np.testing.assert_array_equal, halves, whole)
 
 
+def test_a_changed_teacher_is_refused(runs, teacher):
+    weights = teacher / "model.safetensors"
+    saved = weights.read_bytes()
+    try:
+        weights.write_bytes(saved[:-4] + b"\0\0\0\0")
+        done = run(runs, teacher)
+    finally:
+        weights.write_bytes(saved)
+    assert done.returncode != 0
+    assert "put the old weights back" in done.stderr
+
+
 def test_a_teacher_with_another_vocabulary_is_refused(tmp_path):
     other = byte_tokenizer()
     text = other._json.replace('"content":"<|im_end|>"', '"content":"<|other|>"')

@@ -7,6 +7,7 @@ from typing import Any
 
 import optax
 
+from agentgym_jax import processes
 from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.tasks import MixtureSchedule
 from agentgym_jax.jobs.agents import SampledAgent
@@ -36,6 +37,7 @@ from agentgym_jax.models.critic import Critic
 from agentgym_jax.models.lora import Adapters
 from agentgym_jax.models.policy import Params, Policy
 from agentgym_jax.models.sources import ModelSource
+from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.sharding import Layout
 from agentgym_jax.text.tokenizer import load_tokenizer
 
@@ -69,9 +71,16 @@ class Teacher:
     source: ModelSource
     score: Score
 
-    def load(self) -> Params:
-        """Loads the weights, in the types of the computation."""
+    def load(self, folder: RunFolder) -> Params:
+        """Loads the weights, in the types of the computation.
+
+        Raises:
+          ConfigError: The weights cannot be loaded, or have changed since the run began.
+        """
         try:
+            if processes.is_writer():
+                path = folder.model / "teacher.json"
+                stored_weights.record_once(path, stored_weights.fingerprint(self.source))
             params = stored_weights.load(self.source, self.policy, self.policy.layout)
         except (ValueError, OSError, CheckpointError) as error:
             raise ConfigError(f"config.reference.source={self.source.model}: {error}") from error

@@ -144,7 +144,7 @@ def restore_or_create(run: Run, parts: RLParts) -> tuple[LoopState, Any]:
     elif settings.rollout.max_off_policy_steps:
         now = _restore_behaviour(run, parts, now)
     if parts.teacher is not None:
-        return now, parts.teacher.load()
+        return now, parts.teacher.load(run.folder)
     return now, model.policy.cast_params(reference) if settings.needs_reference else None
 
 
