@@ -5,7 +5,7 @@ r"""A trained policy teaches a policy with a fifth of its weights on BabyAI, on 
       --workdir=runs/student
 
 Needs: the run folder of a finished quickstart; two CPU cores, 2 GB of memory.
-Result: experiments/LOG.md.
+Result: commit 8784d41, seed 0: 22.6 -> 54.2 % sampled on 212 held-out tasks (experiments/LOG.md).
 Source: we chose sizes and learning rate; the method is on-policy distillation (arXiv:2306.13649).
 """
 
