@@ -47,9 +47,9 @@ class AllTasks:
 class SuccessRate:
     """Prefers tasks whose episodes are likely to differ in success.
 
-    The success rate of a task has a Beta distribution: its own results are added to `prior`
-    imaginary episodes with the rate of its task group, and those of the group to two imaginary
-    episodes with rate 1/2. The weight of a task is the probability that some but not all of R
+    The success rate of a task has a Beta distribution. It counts the results of the task and
+    `prior` imaginary episodes, which have the rate of its task group. The rate of a group counts its
+    results and two imaginary episodes, one of them solved. The weight of a task is the probability that some but not all of R
     episodes succeed. It is
     1 - E[p^R] - E[(1 - p)^R], which has a closed form.
 

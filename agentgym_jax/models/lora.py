@@ -1,8 +1,8 @@
 """Low-rank adapters of frozen kernels (LoRA, arXiv:2106.09685).
 
 The adapter of a kernel W adds scale * (x @ A) @ B to x @ W, with scale = alpha / rank. A has the
-input axes of W and the rank, B the rank and the output axes. Adapters are a tree of their own, with
-the names of the layers' modules.
+input axes of W and the rank, B the rank and the output axes. The adapters of a decoder are a separate
+tree, with the names of its modules.
 """
 
 import dataclasses
