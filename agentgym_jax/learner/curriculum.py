@@ -49,9 +49,9 @@ class SuccessRate:
 
     The success rate of a task has a Beta distribution. It counts the results of the task and
     `prior` imaginary episodes, which have the rate of its task group. The rate of a group counts its
-    results and two imaginary episodes, one of them solved. The weight of a task is the probability that some but not all of R
-    episodes succeed. It is
-    1 - E[p^R] - E[(1 - p)^R], which has a closed form.
+    results and two imaginary episodes, one of them solved. The weight of a task is the probability
+    that some but not all of R episodes succeed. It is 1 - E[p^R] - E[(1 - p)^R], which has a closed
+    form.
 
     Attributes:
       candidates: Number of candidates per chosen task.
