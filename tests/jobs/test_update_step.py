@@ -57,7 +57,7 @@ def test_rounding_in_the_sampler_clips_no_episode_before_the_first_update(name):
     numerics = dict(temperature=1.0, logprob_chunk=64)
     parts = types.SimpleNamespace(
         settings=settings,
-        model=types.SimpleNamespace(layout=None),
+        model=types.SimpleNamespace(layout=None, attach=lambda trained: trained),
         score=update.make_score(policy, **numerics),
     )
     state = train_state.create(policy, built, params)

@@ -12,19 +12,24 @@ from tests.builders import decoder_config
 LAYERS = 7  # number of layers; no other axis has this size
 
 
-def _layer(x_BD, weights, constants):
+def _layer(x_BD, pair, constants):
+    weights, frozen = pair
     mask_D, ids_B = constants
     mixed_BD = jnp.tanh(x_BD @ weights["kernel"]) * (mask_D * weights["scale"])[None]
+    if frozen is not None:
+        mixed_BD = mixed_BD @ frozen.astype(x_BD.dtype)
     return x_BD + jnp.where(ids_B[:, None] > 0, mixed_BD, 0).astype(x_BD.dtype)
 
 
-def _cast(dtype, weights):
-    return weights | {"kernel": weights["kernel"].astype(dtype)}
+def _cast(dtype, pair):
+    weights, frozen = pair
+    return weights | {"kernel": weights["kernel"].astype(dtype)}, frozen
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_values_and_gradients_equal_those_of_a_loop_over_layers(dtype):
+@pytest.mark.parametrize("has_frozen", [False, True])
+def test_values_and_gradients_equal_those_of_a_loop_over_layers(dtype, has_frozen):
     random = np.random.default_rng(0)
     x = jnp.asarray(random.standard_normal((5, 4)), dtype)
     stacked = {
@@ -32,14 +37,16 @@ def test_values_and_gradients_equal_those_of_a_loop_over_layers(dtype):
         "scale": jnp.asarray(random.standard_normal((3, 4)), jnp.float32),
     }
     constants = (jnp.asarray([1, 0, 1, 1], dtype), jnp.asarray([1, 0, 2, 1, 1]))
-    cast = lambda weights: _cast(dtype, weights)
+    frozen = jnp.asarray(random.standard_normal((3, 4, 4)), jnp.float32) if has_frozen else None
+    cast = lambda pair: _cast(dtype, pair)
 
     def scanned(x, stacked):
-        return jnp.sum(scan_layers(cast, _layer, x, stacked, constants).astype(jnp.float32) ** 2)
+        y = scan_layers(cast, _layer, x, stacked, constants, None, frozen)
+        return jnp.sum(y.astype(jnp.float32) ** 2)
 
     def looped(x, stacked):
         for i in range(3):
-            x = _layer(x, cast(jax.tree.map(lambda w, i=i: w[i], stacked)), constants)
+            x = _layer(x, cast(jax.tree.map(lambda w, i=i: w[i], (stacked, frozen))), constants)
         return jnp.sum(x.astype(jnp.float32) ** 2)
 
     found = jax.value_and_grad(scanned, argnums=(0, 1))(x, stacked)
