@@ -142,6 +142,8 @@ def main(argv: Sequence[str]) -> None:
     values = flags.FLAGS
     if (values.model is None) == (values.trajectories is None):
         raise app.UsageError("give either --model or --trajectories")
+    if values.adapters and values.model is None:
+        raise app.UsageError("--adapters needs --model, a run with config.model.lora")
     if (values.trajectories is None) != (values.format is None):
         raise app.UsageError(f"--trajectories needs --format, one of {', '.join(FORMATS)}")
     prepare()

@@ -22,9 +22,10 @@ from agentgym_jax.evaluation.agents import EndpointSettings
 from agentgym_jax.jobs.agentevol import AgentEvolSettings
 from agentgym_jax.jobs.config import settings
 from agentgym_jax.jobs.config.environments import EnvironmentSettings, TransportSettings
-from agentgym_jax.jobs.config.model import ModelSettings, TokenizerSettings
+from agentgym_jax.jobs.config.model import LoraSettings, ModelSettings, TokenizerSettings
 from agentgym_jax.jobs.dpo import DpoSettings
 from agentgym_jax.jobs.rl.algorithm import CRITICS, AlgorithmSettings
+from agentgym_jax.learner.curriculum import CURRICULA
 from agentgym_jax.learner.importance import CORRECTIONS
 from agentgym_jax.learner.marks import MARKS
 from agentgym_jax.learner.optimizer import make_optimizer
@@ -39,6 +40,7 @@ READERS: Mapping[str, tuple[Callable[..., Any], str]] = {
     "": (settings.TopLevel, ""),
     "model": (ModelSettings, ""),
     "model.architecture": (DecoderConfig, "vocab_size"),
+    "model.lora": (LoraSettings, ""),
     "tokenizer": (TokenizerSettings, ""),
     "mesh": (make_layouts, "devices process_index"),
     "env_server": (TransportSettings, ""),
@@ -69,6 +71,7 @@ READERS: Mapping[str, tuple[Callable[..., Any], str]] = {
 KINDS: Mapping[str, tuple[Mapping[str, Callable[..., Any]], str]] = {
     "environments.NAME.train, environments.NAME.eval": (SELECTIONS, "environment manifest"),
     "horizon, environments.NAME.horizon": (SCHEDULES, ""),
+    "rollout.curriculum": (CURRICULA, ""),
     "algorithm.correction": (
         {**CORRECTIONS, **losses.MASKS},
         "learner_logprob sampler_logprob sequence tokens",

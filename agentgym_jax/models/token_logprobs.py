@@ -109,6 +109,8 @@ def _score_chunks_forward(policy, *arguments):
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class _Static:
+    """A bool that is part of the structure of a tree, so that Python code can branch on it."""
+
     value: bool
 
 
