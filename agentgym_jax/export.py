@@ -86,15 +86,11 @@ def export_adapters(model: str, out: str, *, dtype: str, overwrite: bool) -> pat
     """Exports the adapters of a run as a directory of the library PEFT; returns its path.
 
     Raises:
-      FileExistsError: `out` exists, and `overwrite` is False or `out` has no adapters.
+      FileExistsError: `out` exists, and `overwrite` is False or `out` is no earlier export.
       ValueError: The model is no run that trained adapters of stored weights.
     """
     target = pathlib.Path(out).expanduser()
-    if target.exists() and any(target.iterdir()):
-        if not overwrite:
-            raise FileExistsError(f"{target} exists. Choose another --out, or pass --overwrite.")
-        if not peft_files.is_peft(target):
-            raise FileExistsError(f"{target} has no adapters, so it is not replaced")
+    check_target(target, overwrite, (peft_files.CONFIG_FILE, peft_files.WEIGHTS_FILE))
     source = sources.resolve(model)
     adapters = params = None
     if source.kind == "workdir":

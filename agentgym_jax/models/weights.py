@@ -4,7 +4,7 @@ import json
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import huggingface_hub
@@ -152,16 +152,23 @@ def save_hf(
         new.rename(target)
 
 
-def check_target(target: pathlib.Path, overwrite: bool) -> None:
-    """Raises FileExistsError unless `save_hf` may write to `target`."""
+def check_target(
+    target: pathlib.Path,
+    overwrite: bool,
+    files: Sequence[str] = ("config.json", "*.safetensors"),
+) -> None:
+    """Raises FileExistsError unless an export may write to `target`.
+
+    An earlier export, which `overwrite` replaces, has files of all patterns `files`.
+    """
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if not overwrite:
         raise FileExistsError(f"{target} exists. Choose another --out, or pass --overwrite.")
-    if not (target / "config.json").exists() or not any(target.glob("*.safetensors")):
+    if not all(any(target.glob(name)) for name in files):
         raise FileExistsError(
-            f"{target} is no earlier export (it has no config.json next to its safetensors), so it "
-            "is not replaced. Choose another --out, or remove it yourself."
+            f"{target} is no earlier export (it does not have {' and '.join(files)}), so it is not "
+            "replaced. Choose another --out, or remove it yourself."
         )
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from agentgym_jax.jobs.config.sections import ConfigError, plain
@@ -109,7 +110,9 @@ def test_a_stopped_run_resumes_with_the_episodes_of_an_undisturbed_one(tmp_path)
     parts = train(tmp_path / "parts", "stop_once", STOP_FILE=stop)
     for ours, theirs in zip(whole, parts, strict=True):
         assert ours["tokens"] == theirs["tokens"]
-        assert ours["logprobs"] == theirs["logprobs"]
+        # Requests arrive in no fixed order, so they share prefill calls of different sizes, and
+        # sums are rounded differently.
+        np.testing.assert_allclose(ours["logprobs"], theirs["logprobs"], rtol=0, atol=1e-5)
 
 
 @pytest.mark.slow
