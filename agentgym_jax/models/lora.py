@@ -174,9 +174,38 @@ def make_product(adapters: Any, scale: float, base_product: Any = None) -> Any:
             return y
         a, b = (by_name[f"{short}_lora_{side}"].astype(x.dtype) for side in "ab")
         down, up = _thin_specs(KERNEL_SPECS[name])
-        return y + (scale * einsum(up, einsum(down, x, a), b)).astype(y.dtype)
+        return y + (scale * _thin_product(up, _thin_product(down, x, a), b)).astype(y.dtype)
 
     return product
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _thin_product(spec: str, x: jax.Array, matrix: jax.Array) -> jax.Array:
+    """Computes `einsum(spec, x, matrix)` for A or B, with a gradient that transposes a narrow array.
+
+    XLA on CPU transposes the left operand of the product that gives the gradient of a matrix. JAX
+    puts the array with the width of the model there, and XLA computes the activation function again
+    for that copy. This takes 30 % of the time of an update of the 0.5B shape on 2 cores.
+    """
+    return einsum(spec, x, matrix)
+
+
+def _thin_forward(spec, x, matrix):
+    return einsum(spec, x, matrix), (x, matrix)
+
+
+def _thin_backward(spec, saved, d_y):
+    x, matrix = saved
+    x_axes, matrix_axes, y_axes = spec.replace("->", ",").split(",")
+    d_y = d_y.astype(x.dtype)
+    d_x = einsum(f"{y_axes},{matrix_axes}->{x_axes}", d_y, matrix)
+    if x_axes.endswith("r"):  # B: the result of x @ A is the narrow array
+        return d_x, einsum(f"{x_axes},{y_axes}->{matrix_axes}", x, d_y)
+    transposed = einsum(f"{y_axes},{x_axes}->r{matrix_axes[:-1]}", d_y, x)
+    return d_x, jnp.moveaxis(transposed, 0, -1)
+
+
+_thin_product.defvjp(_thin_forward, _thin_backward)
 
 
 def split_sum(adapters: Any) -> tuple[Any, Any]:

@@ -1,6 +1,7 @@
 """Adapters: identity at the start, merged equals unmerged, gradients, frozen weights, shardings."""
 
 import dataclasses
+import re
 
 import jax
 import jax.numpy as jnp
@@ -98,6 +99,24 @@ def test_the_gradient_computes_no_product_of_the_size_of_a_kernel():
     # the full gradient has such a product
     through_merged = program(lambda b, t: merge(adapters.attach(b, t)))
     assert any("= f32[40,72]" in line for line in through_merged.splitlines() if " dot(" in line)
+
+
+def test_gradients_of_adapters_transpose_narrow_arrays_only():
+    """XLA on CPU copies the transposed left operand of a product in memory."""
+    policy, adapters, base, trained = make(
+        decoder_config(hidden_size=40, intermediate_size=72), rank=3
+    )
+    step = jax.jit(jax.grad(lambda t: loss(policy, adapters.attach(base, t))))
+    program = step.lower(trained).as_text()
+    # products that sum over rows and tokens: both operands have these axes first
+    products = [
+        line
+        for line in program.splitlines()
+        if "dot_general" in line and "contracting_dims = [0, 1] x [0, 1]" in line
+    ]
+    left = [re.search(r"\(tensor<2x12x([\dx]+)xf32>", line)[1] for line in products]
+    assert len(left) == 2 * len(TARGETS)  # A and B of each kernel
+    assert set(left) == {"3"}, left
 
 
 @pytest.mark.parametrize("family", FAMILIES)

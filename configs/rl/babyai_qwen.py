@@ -1,0 +1,75 @@
+r"""Qwen2.5-0.5B learns three levels of BabyAI on two CPU cores, with LoRA adapters.
+
+  python -m agentgym_jax.train --config=configs/rl/babyai_qwen.py:model=DIR --workdir=runs/babyai_qwen
+
+Needs: a Hugging Face directory (or hub id) of a Qwen2.5-0.5B model; two CPU cores and 8 GB of
+memory; no running server (the command starts one).
+Result: not run yet.
+Source: we chose levels, sizes and rates.
+"""
+
+from agentgym_jax.configs import common
+
+# Level of a task = data_idx % 40, seed of its world = data_idx // 40.
+LEVELS = {"GoToRedBallNoDists": 2, "GoToObjS6": 3, "OpenRedDoor": 12}
+INSTRUCTIONS = (
+    "You control an agent in a grid world. Every turn you get a goal, a description of what you see "
+    "and the available actions. Answer with exactly one of the available actions and nothing else."
+)
+
+
+def tasks(first_seed, last_seed):
+    """Returns the selection of the worlds with seeds first_seed .. last_seed - 1."""
+    return dict(
+        kind="residues", start=40 * first_seed, stop=40 * last_seed, modulus=40, groups=LEVELS
+    )
+
+
+def get_config(arg=None):
+    """Returns the config.
+
+    Options: model (a Hugging Face directory, hub id or run folder); dtype=float32|bfloat16 (bfloat16
+    is faster on processors with AMX and on accelerators); smoke (a tiny random policy).
+    """
+    known = dict(dtype=("float32", "bfloat16"))
+    opt = common.parse(arg, known, model="Qwen/Qwen2.5-0.5B-Instruct", dtype="float32", smoke=False)
+    c = common.base()
+    c.total_steps = 12
+    c.model = dict(source=opt.model, dtype=opt.dtype, decode_dtype=opt.dtype, remat="none")
+    c.model.lora = common.lora(rank=16)
+    c.environments = dict(
+        babyai=common.environment(
+            train=tasks(100, 1100),
+            eval=tasks(0, 34),
+            instructions=INSTRUCTIONS,
+            action_format="react_or_bare",
+        )
+    )
+    c.pool.workers = 16
+    c.sampler = dict(
+        rows=32,
+        cache_length=1024,
+        buckets=((32, 1), (64, 1), (96, 1), (128, 1)),
+        decode_rows=8,
+        decode_steps=8,
+        return_after_finished=2,
+    )
+    c.sampling = dict(temperature=1.0, max_turn_tokens=24, max_tokens=1024)
+    c.rollout.tasks_per_step = 4
+    c.rollout.group_size = 8
+    c.rollout.max_parse_errors = 8
+    c.algorithm.advantage = dict(std_normalize=True)
+    c.algorithm.loss = dict(clip_low=0.2, clip_high=0.28)
+    c.algorithm.kl_coef = 0.0
+    c.algorithm.entropy_coef = 0.0
+    c.horizon = dict(kind="stepwise", turns=(4, 6), boundaries=(6,))
+    c.optimizer.learning_rate = 3e-4
+    c.optimizer.b2 = 0.95
+    c.learner.row_length = 1024
+    c.learner.micro_rows = 2
+    c.evaluation = dict(every=0, at_start=True, max_turns=6, samples=1, greedy=True)
+    c.checkpoint.every = 1
+    if opt.smoke:
+        common.smoke(c)
+        c.model.lora = common.lora(rank=4)
+    return c
