@@ -26,7 +26,8 @@ from agentgym_jax.programs.collect import ProgramCollector
 from agentgym_jax.programs.gateway import Gateway
 from agentgym_jax.programs.runners import CommandProgram, FunctionProgram, Start, load_function
 from agentgym_jax.rollout.agents import SampledRows
-from agentgym_jax.rollout.collect import Collector, EpisodeCollector
+from agentgym_jax.rollout.collect import Collector
+from agentgym_jax.rollout.interface import EpisodeCollector
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.engine import Engine
 from agentgym_jax.sharding import rewrap

@@ -23,8 +23,9 @@ from agentgym_jax.client.chat_endpoint import (
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.judge.cache import Verdict, VerdictCache
 from agentgym_jax.judge.rubric import Conversation, Rubric, parse_verdict, read_conversation
-from agentgym_jax.rollout.collect import CollectStatistics, EpisodeCollector, check_collected
 from agentgym_jax.rollout.episode import EpisodeRequest
+from agentgym_jax.rollout.failures import check_collected
+from agentgym_jax.rollout.interface import CollectStatistics, EpisodeCollector
 from agentgym_jax.trajectory import Outcome, Trajectory
 
 _POLL_S = 0.25  # maximum delay of a stop

@@ -13,7 +13,7 @@ from agentgym_jax.data.tasks import Task
 from agentgym_jax.jobs.rl.rollout_step import RolloutPrefetcher
 from agentgym_jax.jobs.run import StopRequested
 from agentgym_jax.learner.curriculum import AllTasks
-from agentgym_jax.rollout.collect import CollectStatistics
+from agentgym_jax.rollout.interface import CollectStatistics
 from agentgym_jax.trajectory import Outcome
 
 CONTROLLERS = types.SimpleNamespace(tasks_taken=0, horizons={}, results={})

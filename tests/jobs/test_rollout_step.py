@@ -11,7 +11,7 @@ from agentgym_jax.jobs.rl.loop import make_records
 from agentgym_jax.jobs.rl.metrics import resampling_metrics
 from agentgym_jax.jobs.rl.rollout_step import Groups, Rollout, order_informative_first
 from agentgym_jax.jobs.rl.update_step import mean_off_policy_steps
-from agentgym_jax.rollout.collect import CollectStatistics
+from agentgym_jax.rollout.interface import CollectStatistics
 from agentgym_jax.telemetry.metrics import lookup
 from tests.builders import trajectory, turn
 

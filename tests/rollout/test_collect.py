@@ -18,12 +18,10 @@ from agentgym_jax.data.tasks import Task
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
 from agentgym_jax.rollout.agents import SampledRows
-from agentgym_jax.rollout.collect import (
-    Collector,
-    ContextTooSmallError,
-    EnvironmentText,
-)
+from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
+from agentgym_jax.rollout.failures import ContextTooSmallError
+from agentgym_jax.rollout.interface import EnvironmentText
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.text.chat import ChatRenderer

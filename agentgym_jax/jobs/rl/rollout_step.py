@@ -24,8 +24,8 @@ from agentgym_jax.jobs.rl.metrics import (
 from agentgym_jax.jobs.run import Run, StopRequested
 from agentgym_jax.learner.controller_state import ControllerState
 from agentgym_jax.learner.experience import make_experience
-from agentgym_jax.rollout.collect import CollectStatistics
 from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
+from agentgym_jax.rollout.interface import CollectStatistics
 from agentgym_jax.rollout.shared import collect_shared, is_stopped, share_statistics
 from agentgym_jax.trajectory import Trajectory
 
