@@ -73,6 +73,11 @@ class SampledAgent:
             params = rewrap(params, self.model.decode_shardings(self.model.decode_layout))
         self.sampler.set_params(params, version=version)
 
+    def set_stale_params(self, params: Any, *, version: int) -> None:
+        """Gives the sampler weights that a checkpoint has saved; with adapters, only these."""
+        set_params = self.set_spread_params if self.model.adapters is None else self.set_params
+        set_params(params, version=version)
+
     @property
     def spread_params(self) -> Any:
         """Weights of the samplers of all processes, as arrays on all devices."""

@@ -229,9 +229,20 @@ class JudgedCollector:
         )
         if any(t.outcome is Outcome.ABORTED for t in trajectories):
             return trajectories, statistics
-        started = time.perf_counter()
-        trajectories, statistics.judge = self.judge.score(trajectories, should_stop)
-        statistics.seconds_judge = time.perf_counter() - started
+        trajectories = score_episodes(self.judge, trajectories, statistics, should_stop)
         if not is_part:
             check_collected(requests, trajectories)
         return trajectories, statistics
+
+
+def score_episodes(
+    judge: Judge,
+    trajectories: Sequence[Trajectory],
+    statistics: CollectStatistics,
+    should_stop: Callable[[], bool],
+) -> list[Trajectory]:
+    """Returns the episodes with the scores of a judge; adds its numbers to the statistics."""
+    started = time.perf_counter()
+    scored, statistics.judge = judge.score(trajectories, should_stop)
+    statistics.seconds_judge = time.perf_counter() - started
+    return scored
