@@ -10,7 +10,7 @@ import pytest
 from agentgym_jax.algorithms.mixture_horizon import Place, TurnLimit
 from agentgym_jax.client.errors import EnvCause, ServerUnavailable
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.jobs.rl.background_rollouts import RolloutPrefetcher
+from agentgym_jax.jobs.rl.background_rollouts import RolloutPrefetcher, turn_versions
 from agentgym_jax.jobs.run import StopRequested
 from agentgym_jax.learner.curriculum import AllTasks
 from agentgym_jax.rollout.interface import CollectStatistics
@@ -67,6 +67,21 @@ def until(should_stop):
 
 def dead(should_stop):
     raise ServerUnavailable(EnvCause.CONNECTION, "gone")
+
+
+@pytest.mark.parametrize(
+    ("step", "max_turns", "k", "versions"),
+    [
+        (9, 6, 3, (6, 6, 7, 7, 8, 8)),
+        (9, 4, 1, (8, 8, 8, 8)),
+        (9, 1, 3, (8,)),  # a single turn need not be old
+        (9, 3, 2, (7, 8, 8)),
+        (2, 4, 3, (0, 0, 1, 1)),  # there are no weights before the first
+        (0, 2, 3, (0, 0)),
+    ],
+)
+def test_turns_are_divided_among_the_versions(step, max_turns, k, versions):
+    assert turn_versions(step, max_turns, k) == versions
 
 
 def test_a_server_failure_in_a_background_rollout_is_raised_on_waiting():
