@@ -165,11 +165,11 @@ class RolloutPrefetcher:
 
     def take(self, controllers: ControllerState, step: int) -> Rollout:
         """Returns the rollout after `step` steps, from the background or collected now."""
-        if self._pending is None:
+        pending, self._pending = self._pending, None
+        if pending is None:
             rollout = self._collect(controllers, step, self._run.should_stop)
         else:
-            rollout = self._pending.result()
-            self._pending = None
+            rollout = pending.result()
         assert rollout is not None  # a step below `first_step`
         return rollout
 
