@@ -58,6 +58,8 @@ def test_each_turn_has_the_weights_of_the_schedule(uninterrupted):
         assert line["policy/off_policy_steps"] == pytest.approx(np.mean(ages))
         assert line["policy/off_policy_steps_max"] == max(ages) == min(step, k)
     assert lines[-1]["policy/mixed_version_episodes"] > 0.5
+    tasks = {record["item_id"] for records in runs.episodes(workdir) for record in records}
+    assert len(tasks) == STEPS * runs.TASKS  # no task is lost or repeated
     assert len({key for key in lines[-1] if "off_policy_share" in key}) > 1
 
 
