@@ -166,8 +166,9 @@ def test_episodes_that_pause_continue_with_the_weights_of_each_turn(policy, make
         np.testing.assert_array_equal(a.tokens, b.tokens)
         np.testing.assert_allclose(a.logprobs, b.logprobs, atol=1e-4)
         versions = [a.policy_versions[turn.action_start] for turn in a.turns]
-        assert versions == [v + i % 2 for v in (0, 2, 2)][: len(versions)]
-    assert max(len(t.turns) for t in found) == 3
+        if a.attempts == 1:  # a later attempt has newer weights
+            assert versions == [v + i % 2 for v in (0, 2, 2)][: len(versions)]
+    assert max(len(t.turns) for t in found if t.attempts == 1) == 3
 
 
 def test_rewritten_histories_are_branches_with_the_probabilities_of_teacher_forcing(policy):
