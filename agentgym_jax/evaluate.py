@@ -26,7 +26,8 @@ from agentgym_jax.jobs.config.sections import ConfigError, plain
 from agentgym_jax.jobs.evaluation import AgentKind, EvaluationParts
 from agentgym_jax.jobs.run import StopFlag
 from agentgym_jax.rollout.agents import TextAgent, TextRows
-from agentgym_jax.rollout.collect import Collector, EpisodeCollector
+from agentgym_jax.rollout.collect import Collector
+from agentgym_jax.rollout.interface import EpisodeCollector
 from agentgym_jax.startup import USER_ERRORS, launch, prepare
 from agentgym_jax.telemetry import redact
 from agentgym_jax.telemetry.console import open_console

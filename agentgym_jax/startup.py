@@ -21,7 +21,7 @@ from agentgym_jax.client.errors import EnvError
 from agentgym_jax.jobs.config.sections import ConfigError
 from agentgym_jax.learner.checkpoint import CheckpointError
 from agentgym_jax.processes import ProcessesError
-from agentgym_jax.rollout.collect import ContextTooSmallError
+from agentgym_jax.rollout.failures import ContextTooSmallError
 from agentgym_jax.run_folder import RunFolderError
 from agentgym_jax.telemetry import redact
 from agentgym_jax.telemetry.guards import GuardStop

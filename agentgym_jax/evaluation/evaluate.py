@@ -17,8 +17,8 @@ from agentgym_jax.data.tasks import Task
 from agentgym_jax.evaluation.journal import Key, key_of
 from agentgym_jax.evaluation.scores import EpisodeScore, from_trajectory
 from agentgym_jax.jobs.config.settings import EvaluationSettings
-from agentgym_jax.rollout.collect import EpisodeCollector
 from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
+from agentgym_jax.rollout.interface import EpisodeCollector
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.trajectory import Outcome, Trajectory
 

@@ -16,7 +16,7 @@ from agentgym_jax.jobs.config.agent import AgentSettings
 from agentgym_jax.jobs.job import Parts
 from agentgym_jax.jobs.run import LoopState, Run, StopRequested
 from agentgym_jax.learner.train_state import TrainState
-from agentgym_jax.rollout.collect import CollectStatistics, EpisodeCollector
+from agentgym_jax.rollout.interface import CollectStatistics, EpisodeCollector
 from agentgym_jax.rollout.shared import gather_episodes, is_stopped, own_places
 from agentgym_jax.telemetry import guards
 from agentgym_jax.telemetry.guards import Finding, GuardStop

@@ -26,7 +26,8 @@ from agentgym_jax.programs.collect import ProgramCollector
 from agentgym_jax.programs.gateway import Gateway
 from agentgym_jax.programs.runners import CommandProgram, FunctionProgram, Start, load_function
 from agentgym_jax.rollout.agents import SampledRows
-from agentgym_jax.rollout.collect import Collector, EpisodeCollector
+from agentgym_jax.rollout.collect import Collector
+from agentgym_jax.rollout.interface import EpisodeCollector
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.engine import Engine
 from agentgym_jax.sharding import rewrap
@@ -71,6 +72,11 @@ class SampledAgent:
         if self.model.decode_layout is not None:
             params = rewrap(params, self.model.decode_shardings(self.model.decode_layout))
         self.sampler.set_params(params, version=version)
+
+    def set_stale_params(self, params: Any, *, version: int) -> None:
+        """Gives the sampler weights that a checkpoint has saved; with adapters, only these."""
+        set_params = self.set_spread_params if self.model.adapters is None else self.set_params
+        set_params(params, version=version)
 
     @property
     def spread_params(self) -> Any:

@@ -21,7 +21,7 @@ from agentgym_jax.data.tasks import MixtureSchedule, Task, TaskSchedule
 from agentgym_jax.jobs.config.agent import AgentSettings
 from agentgym_jax.jobs.config.environments import EnvironmentSettings
 from agentgym_jax.jobs.config.sections import ConfigError, call
-from agentgym_jax.rollout.collect import EnvironmentText
+from agentgym_jax.rollout.interface import EnvironmentText
 from agentgym_jax.run_folder import RunFolder
 
 

@@ -100,6 +100,21 @@ class StopFlag:
 
 
 @dataclasses.dataclass(frozen=True)
+class SampledUpdate:
+    """Inputs of the episodes that were sampled during an earlier update, to sample them again.
+
+    Attributes:
+      version: Version of the weights, which is the number of steps done before the update.
+      controllers: State of the controllers when the update began.
+      params: Weights of the sampler; None until they are restored.
+    """
+
+    version: int
+    controllers: ControllerState
+    params: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
 class LoopState:
     """State between two steps, as saved in a checkpoint.
 
@@ -111,7 +126,8 @@ class LoopState:
       unlogged: Metrics of the last step until they are written; then None.
       history: History of the guards.
       controllers: State of the controllers; None in jobs on recorded data.
-      behaviour: Weights that sample the next step, if they are older than those in `state`.
+      behaviour: Updates during which episodes of later steps were sampled, oldest first; empty if
+        no rollout runs during an update.
       stop: Message of a guard that ends the run after the last step; else None.
     """
 
@@ -120,7 +136,7 @@ class LoopState:
     unlogged: dict[str, float] | None = None
     history: History = History()
     controllers: ControllerState | None = None
-    behaviour: Any = None
+    behaviour: tuple[SampledUpdate, ...] = ()
     stop: str | None = None
 
 
@@ -206,9 +222,14 @@ class Run:
             "unlogged": now.unlogged,
             "controllers": None if now.controllers is None else now.controllers.to_json(),
             "guards": now.history.to_json(),
+            "behaviour": [
+                {"version": update.version, "controllers": update.controllers.to_json()}
+                for update in now.behaviour
+            ],
             "versions": {name: importlib.metadata.version(name) for name in ("jax", "flax")},
         }
-        self.checkpoints.save(now.step, now.state, extra, now.behaviour)
+        behaviour = {str(update.version): update.params for update in now.behaviour}
+        self.checkpoints.save(now.step, now.state, extra, behaviour or None)
         self._checkpoint_s += time.perf_counter() - started
 
     def is_save_due(self, step: int) -> bool:
@@ -216,7 +237,9 @@ class Run:
         return step % self.checkpoint_settings.every == 0 or step == self.total_steps
 
     def restore(self, abstract_state: TrainState) -> LoopState | None:
-        """Returns the state of the newest checkpoint without `behaviour`; None if there is none.
+        """Returns the state of the newest checkpoint; None if there is none.
+
+        The weights of `behaviour` are not restored.
 
         Removes metrics and trajectories of later steps, because the run repeats these steps.
 
@@ -242,6 +265,10 @@ class Run:
             extra["unlogged"],
             History.from_json(extra["guards"]),
             controllers and ControllerState.from_json(controllers),
+            tuple(
+                SampledUpdate(update["version"], ControllerState.from_json(update["controllers"]))
+                for update in extra.get("behaviour", ())  # absent in older checkpoints
+            ),
         )
 
     def _remove_after(self, step: int) -> None:

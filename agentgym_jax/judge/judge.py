@@ -23,8 +23,9 @@ from agentgym_jax.client.chat_endpoint import (
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.judge.cache import Verdict, VerdictCache
 from agentgym_jax.judge.rubric import Conversation, Rubric, parse_verdict, read_conversation
-from agentgym_jax.rollout.collect import CollectStatistics, EpisodeCollector, check_collected
 from agentgym_jax.rollout.episode import EpisodeRequest
+from agentgym_jax.rollout.failures import check_collected
+from agentgym_jax.rollout.interface import CollectStatistics, EpisodeCollector
 from agentgym_jax.trajectory import Outcome, Trajectory
 
 _POLL_S = 0.25  # maximum delay of a stop
@@ -228,9 +229,20 @@ class JudgedCollector:
         )
         if any(t.outcome is Outcome.ABORTED for t in trajectories):
             return trajectories, statistics
-        started = time.perf_counter()
-        trajectories, statistics.judge = self.judge.score(trajectories, should_stop)
-        statistics.seconds_judge = time.perf_counter() - started
+        trajectories = score_episodes(self.judge, trajectories, statistics, should_stop)
         if not is_part:
             check_collected(requests, trajectories)
         return trajectories, statistics
+
+
+def score_episodes(
+    judge: Judge,
+    trajectories: Sequence[Trajectory],
+    statistics: CollectStatistics,
+    should_stop: Callable[[], bool],
+) -> list[Trajectory]:
+    """Returns the episodes with the scores of a judge; adds its numbers to the statistics."""
+    started = time.perf_counter()
+    scored, statistics.judge = judge.score(trajectories, should_stop)
+    statistics.seconds_judge = time.perf_counter() - started
+    return scored

@@ -103,7 +103,8 @@ class Checkpoints:
         than the steps of all complete checkpoints. A repeated save of the same step does nothing.
 
         `extra` is a JSON object with all state of the host; tuples are restored as lists.
-        `behaviour` has the weights that sample the next step; None if these are `state.params`.
+        `behaviour` has the weights that sampled the present episodes; None if these are
+        `state.params`.
         """
         items = {} if behaviour is None else {_BEHAVIOUR: behaviour}
         record = {"arrays": describe_arrays(state) | describe_arrays(items), "extra": dict(extra)}

@@ -212,6 +212,9 @@ def _trace_learner(settings: RLSettings, config: DecoderConfig, layout: Layout) 
         "moments": count_bytes(state.opt_state),
         "reference": count_bytes(reference) if settings.needs_reference else 0,
     }
+    num_stale = settings.rollout.max_off_policy_steps
+    if adapters is not None and num_stale:
+        residents["stale weights"] = num_stale * count_bytes(state.params)
     return Programs(programs, residents)
 
 
@@ -299,6 +302,9 @@ def _trace_sampler(
         traced = jax.jit(backend.prepare_params).trace(stacked)
         first.append(Program("split layers", traced, 1.0, {}, extra=count_bytes(stacked)))
     residents = {"decode weights": count_bytes(params), "cache": count_bytes(cache)}
+    num_stale = settings.rollout.max_off_policy_steps
+    if settings.model.lora_settings is None and num_stale:
+        residents["stale weights"] = num_stale * count_bytes(stacked)
     return Programs([*first, *programs], residents)
 
 

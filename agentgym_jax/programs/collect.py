@@ -13,14 +13,15 @@ from agentgym_jax.programs.episode import Ending, ProgramEpisode
 from agentgym_jax.programs.gateway import Gateway
 from agentgym_jax.programs.runners import ProgramError, RunningProgram, Start
 from agentgym_jax.programs.task import AgentTask, ProgramResult
-from agentgym_jax.rollout.collect import (
-    CollectStatistics,
-    EnvironmentText,
+from agentgym_jax.rollout.episode import EpisodeRequest
+from agentgym_jax.rollout.failures import (
+    Attempts,
+    RetryDecision,
+    RetryPolicy,
     check_collected,
     next_request,
 )
-from agentgym_jax.rollout.episode import EpisodeRequest
-from agentgym_jax.rollout.failures import Attempts, RetryDecision, RetryPolicy
+from agentgym_jax.rollout.interface import CollectStatistics, EnvironmentText
 from agentgym_jax.serving.engine import Engine
 from agentgym_jax.text.tool_chat import ToolChat
 from agentgym_jax.trajectory import Outcome, Trajectory

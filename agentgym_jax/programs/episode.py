@@ -14,8 +14,8 @@ from agentgym_jax.client.answers import Observation
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.pool import EnvPool, Reply
 from agentgym_jax.programs.task import ProgramResult
-from agentgym_jax.rollout.collect import EnvironmentText
 from agentgym_jax.rollout.episode import EpisodeRequest
+from agentgym_jax.rollout.interface import EnvironmentText
 from agentgym_jax.sampling.options import episode_key
 from agentgym_jax.serving.conversations import Conversations
 from agentgym_jax.serving.engine import Answer, Engine, TokenSequence

@@ -117,9 +117,10 @@ class SampledRows:
 
     def start_turn(self, row: int, append: Append, moment: Moment) -> None:
         """Implements `AgentRows.start_turn`."""
+        request = moment.request
         if append.kept is not None:
-            request = moment.request
             self._sampler.rewind(row, append.kept)
+        if append.branch:
             self._sampler.set_options(row, _key(request, append.branch), request.sampling)
         self._sampler.prefill(row, append.chunks)
 

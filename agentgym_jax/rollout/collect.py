@@ -8,11 +8,10 @@ import collections
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, cast
+from typing import cast
 
-from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.answers import Observation
-from agentgym_jax.client.errors import EnvCause, EnvError, ServerUnavailable
+from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.pool import EnvPool, Reply, ReplyKind
 from agentgym_jax.rollout.agents import AgentRows, Moment
 from agentgym_jax.rollout.episode import (
@@ -24,76 +23,15 @@ from agentgym_jax.rollout.episode import (
     Finish,
     Send,
 )
-from agentgym_jax.rollout.failures import Attempts, RetryDecision, RetryPolicy, check_some_served
+from agentgym_jax.rollout.failures import (
+    Attempts,
+    RetryDecision,
+    RetryPolicy,
+    check_collected,
+    next_request,
+)
+from agentgym_jax.rollout.interface import CollectStatistics, EnvironmentText
 from agentgym_jax.trajectory import Outcome, Trajectory
-
-
-class ContextTooSmallError(RuntimeError):
-    """Every prompt exceeds the token limit of an episode, so no turn can be sampled."""
-
-
-@dataclasses.dataclass(frozen=True)
-class EnvironmentText:
-    """Messages before the first observation, and the parser of the agent's actions."""
-
-    preamble: tuple[Mapping[str, str], ...]
-    parse: Callable[[str], ParsedAction]
-
-
-@dataclasses.dataclass
-class CollectStatistics:
-    """Counts and times of one call of `collect`.
-
-    Attributes:
-      env_errors: Number of failed attempts by cause.
-      restarts: Number of episodes restarted after a failure of the environment.
-      replaced: Number of episodes replaced by another sample of the same task.
-      parse_errors: Number of turns with a parse error.
-      seconds: Wall time of the whole call, in seconds.
-      seconds_env_wait: Part of `seconds` in which the agent had no turn to take.
-      judge: Numbers of `requests` to the judge, of episodes with a `cached` score, of `failed`
-        episodes, of `prompt_tokens` and `completion_tokens`, and the `cost`; empty without a judge.
-      seconds_judge: Time after `seconds` in which the judge scored the episodes.
-    """
-
-    env_errors: collections.Counter
-    restarts: int = 0
-    replaced: int = 0
-    parse_errors: int = 0
-    seconds: float = 0.0
-    seconds_env_wait: float = 0.0
-    judge: collections.Counter = dataclasses.field(default_factory=collections.Counter)
-    seconds_judge: float = 0.0
-
-    def count(self, decision: RetryDecision) -> None:
-        """Counts a decision about an episode whose attempt failed."""
-        self.restarts += decision is RetryDecision.RESTART
-        self.replaced += decision is RetryDecision.OTHER_SAMPLE
-
-    def __add__(self, other: "CollectStatistics") -> "CollectStatistics":
-        """Returns the sum of the statistics of two consecutive calls."""
-        names = [field.name for field in dataclasses.fields(self)]
-        return CollectStatistics(**{n: getattr(self, n) + getattr(other, n) for n in names})
-
-
-class EpisodeCollector(Protocol):
-    """Interface of `Collector`, `programs.collect.ProgramCollector` and `judge.JudgedCollector`."""
-
-    @property
-    def pool(self) -> EnvPool:
-        """Returns the environment pool."""
-
-    def collect(
-        self,
-        requests: Sequence[EpisodeRequest],
-        *,
-        replacement_stride: int,
-        on_progress: Callable[[int, int, int], None],
-        should_stop: Callable[[], bool],
-        on_episode: Callable[[int, Trajectory], None] | None = None,
-        is_part: bool = False,
-    ) -> tuple[list[Trajectory], CollectStatistics]:
-        """Collects the episodes of all requests."""
 
 
 @dataclasses.dataclass
@@ -105,13 +43,15 @@ class _Slot:
     attempts: Attempts = dataclasses.field(default_factory=Attempts)
     observation: Observation | None = None
     row: int | None = None
+    has_session: bool = False  # True from the request of a reset to the end of the attempt
     started: float = 0.0
 
 
 _IDLE_S = 0.25  # maximum wait for replies when the agent has no turn to take, in seconds
 
-# A ticket identifies one attempt, so that a late answer to an abandoned attempt can be recognised.
-_Ticket = tuple[int, int]
+# A ticket (name of the episodes, index, attempt) identifies one attempt, so that a late answer to an
+# abandoned attempt can be recognised.
+_Ticket = tuple[str, int, int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,29 +108,42 @@ class Collector:
           ServerUnavailable: An environment served no episode, or failed for too long.
           ContextTooSmallError: No prompt fits the token limit.
         """
-        collected = _Rollout(
-            self, requests, replacement_stride, on_progress, should_stop, on_episode
-        ).run()
+        episodes = RunningEpisodes(self, replacement_stride, on_episode=on_episode)
+        added = episodes.add(requests)
+        statistics = episodes.run(on_progress=on_progress, should_stop=should_stop)
+        trajectories = episodes.take(added)
         if not is_part:
-            check_collected(requests, collected[0])
-        return collected
+            check_collected(requests, trajectories)
+        return trajectories, statistics
 
 
-class _Rollout:
-    """State of one call of `Collector.collect`."""
+class RunningEpisodes:
+    """Episodes of a collector; new ones can be added while others are paused.
+
+    An episode pauses before a turn that needs newer weights than those of the sampler
+    (`EpisodeRequest.turn_versions`). It keeps its session in the environment but no row, so its
+    tokens go through the newer weights when it continues.
+    """
 
     def __init__(
-        self, collector: Collector, requests, replacement_stride, on_progress, stop, on_episode
+        self,
+        collector: Collector,
+        replacement_stride: int,
+        *,
+        name: str = "collect",
+        on_episode: Callable[[int, Trajectory], None] | None = None,
     ):
+        """Starts without episodes; `name` distinguishes the sessions of concurrent objects."""
         self._c = collector
         self._rows = collector.rows
         self._pool = collector.pool
-        self._slots = [_Slot(request, self._new_episode(request)) for request in requests]
         self._stride = replacement_stride
-        self._on_progress = on_progress
-        self._should_stop = stop
+        self._name = name
         self._on_episode = on_episode
-        self._unstarted = collections.deque(range(len(requests)))
+        self._num_added = 0
+        self._slots: dict[int, _Slot] = {}
+        self._paused: set[int] = set()  # slots that have not started or wait for newer weights
+        self._unstarted: collections.deque[int] = collections.deque()
         self._in_reset: set[int] = set()
         self._ready: collections.deque[int] = collections.deque()
         self._row_slot: dict[int, int] = {}
@@ -198,15 +151,47 @@ class _Rollout:
         self._policy = RetryPolicy(
             collector.max_attempts, collector.max_replacements, self._pool.patience_s
         )
-        self._sampled_before = self._rows.num_sampled
+        self._version: int | None = None
+        self._sampled_before = 0
         self.statistics = CollectStatistics(env_errors=collections.Counter())
 
-    def run(self) -> tuple[list[Trajectory], CollectStatistics]:
+    def add(self, requests: Sequence[EpisodeRequest]) -> range:
+        """Adds episodes, which the next `run` starts; returns their indices."""
+        added = range(self._num_added, self._num_added + len(requests))
+        self._num_added = added.stop
+        for index, request in zip(added, requests, strict=True):
+            self._slots[index] = _Slot(request, self._new_episode(request))
+        self._paused.update(added)
+        return added
+
+    def take(self, indices: Sequence[int]) -> list[Trajectory]:
+        """Returns finished episodes and forgets them."""
+        for index in indices:
+            del self._slots[index]
+        return [self._done.pop(index) for index in indices]
+
+    def run(
+        self,
+        version: int | None = None,
+        *,
+        on_progress: Callable[[int, int, int], None],
+        should_stop: Callable[[], bool],
+    ) -> CollectStatistics:
+        """Runs all episodes until they end or pause; returns the statistics of this call.
+
+        `version` is the version of the sampler's weights; None if no episode needs a version. If
+        `should_stop` returns True, all episodes end as ABORTED.
+        """
         started = time.perf_counter()
+        self._version = version
+        self._on_progress = on_progress
+        self._sampled_before = self._rows.num_sampled
+        self.statistics = CollectStatistics(env_errors=collections.Counter())
         self._c.restart_dead_servers()
+        self._wake()
         try:
-            while len(self._done) < len(self._slots):
-                if self._should_stop():
+            while self._num_settled < len(self._slots):
+                if should_stop():
                     self._abort("the run is stopping")
                     break
                 self._meet_environments(0.0)
@@ -217,7 +202,26 @@ class _Rollout:
             self._abort("the rollout failed")
             raise
         self.statistics.seconds = time.perf_counter() - started
-        return [self._done[i] for i in range(len(self._slots))], self.statistics
+        return self.statistics
+
+    @property
+    def _num_settled(self) -> int:
+        """Returns the number of episodes that have ended or are paused."""
+        return len(self._done) + len(self._paused)
+
+    def _wake(self) -> None:
+        """Queues the paused episodes whose next turn may use the present weights."""
+        for index in sorted(self._paused):
+            slot = self._slots[index]
+            if self._may_take_turn(slot):
+                self._paused.discard(index)
+                (self._ready if slot.has_session else self._unstarted).append(index)
+
+    def _may_take_turn(self, slot: _Slot) -> bool:
+        versions = slot.request.turn_versions
+        if self._version is None or not versions:
+            return True
+        return versions[slot.episode.num_turns] <= self._version
 
     def _meet_environments(self, timeout_s: float) -> bool:
         """Starts episodes and passes replies to the rows; returns True if replies are pending."""
@@ -234,6 +238,7 @@ class _Rollout:
         task = slot.request.task
         slot.started = time.perf_counter()
         slot.episode = self._new_episode(slot.request)
+        slot.has_session = True
         self._in_reset.add(index)
         self._pool.start(self._ticket(index), task.environment, task.data_idx, slot.attempts.pauses)
 
@@ -246,7 +251,7 @@ class _Rollout:
         )
 
     def _ticket(self, index: int) -> _Ticket:
-        return (index, self._slots[index].attempts.in_all)
+        return (self._name, index, self._slots[index].attempts.in_all)
 
     def _take_replies(self, timeout_s: float) -> None:
         rows = self._rows
@@ -261,7 +266,7 @@ class _Rollout:
             self._take_reply(reply)
 
     def _take_reply(self, reply: Reply) -> None:
-        index, attempts = cast(_Ticket, reply.ticket)
+        _, index, attempts = cast(_Ticket, reply.ticket)
         slot = self._slots[index]
         if attempts != slot.attempts.in_all or index in self._done:
             return
@@ -287,7 +292,8 @@ class _Rollout:
             assert slot.observation is not None  # the answer to the reset has set it
             slot.row = self._rows.open(slot.request)
             self._row_slot[slot.row] = index
-            self._obey(index, slot.episode.begin(slot.observation.text))
+            episode, text = slot.episode, slot.observation.text
+            self._obey(index, episode.resume() if episode.num_turns else episode.begin(text))
 
     def _take_turn(self, turn: AgentTurn) -> None:
         index = self._row_slot[turn.row]
@@ -303,6 +309,9 @@ class _Rollout:
     def _obey(self, index: int, command: Command) -> None:
         slot = self._slots[index]
         if isinstance(command, Append):
+            if not self._may_take_turn(slot):
+                self._pause(index)
+                return
             assert slot.row is not None and slot.observation is not None
             episode = slot.episode
             moment = Moment(slot.request, episode.num_turns, episode.messages, slot.observation)
@@ -312,22 +321,36 @@ class _Rollout:
         elif isinstance(command, Finish):
             self._finish(index)
 
+    def _pause(self, index: int) -> None:
+        """Frees the row of an episode whose next turn needs newer weights."""
+        self._free_row(self._slots[index])
+        self._paused.add(index)
+        self._report()
+
     def _finish(self, index: int) -> None:
         slot = self._slots[index]
         self._release(index)
+        self._paused.discard(index)
         self._done[index] = slot.episode.trajectory(
             attempts=slot.attempts.in_all, seconds=time.perf_counter() - slot.started
         )
         if self._on_episode is not None:
             self._on_episode(index, self._done[index])
+        self._report()
+
+    def _report(self) -> None:
         sampled = self._rows.num_sampled - self._sampled_before
-        self._on_progress(len(self._done), len(self._slots), sampled)
+        self._on_progress(self._num_settled, len(self._slots), sampled)
 
     def _release(self, index: int) -> None:
         """Releases the row and the session of an episode."""
         slot = self._slots[index]
-        if index not in self._unstarted:  # true unless the episode waits for another attempt
+        if slot.has_session:
             self._pool.finish(self._ticket(index))
+            slot.has_session = False
+        self._free_row(slot)
+
+    def _free_row(self, slot: _Slot) -> None:
         if slot.row is not None:
             self._rows.close(slot.row)
             del self._row_slot[slot.row]
@@ -350,47 +373,9 @@ class _Rollout:
     def _abort(self, reason: str) -> None:
         """Ends all running episodes and frees their rows and sessions."""
         try:
-            for index, slot in enumerate(self._slots):
+            for index, slot in self._slots.items():
                 if index not in self._done:
                     slot.episode.fail(Outcome.ABORTED, reason)
                     self._finish(index)
         finally:
             self._rows.stop()
-
-
-def next_request(request: EpisodeRequest, decision: RetryDecision, stride: int) -> EpisodeRequest:
-    """Returns the request of the next attempt; another sample has a number higher by `stride`."""
-    if decision is RetryDecision.OTHER_SAMPLE:
-        return dataclasses.replace(request, sample=request.sample + stride)
-    return request
-
-
-def check_collected(requests: Sequence[EpisodeRequest], trajectories: Sequence[Trajectory]) -> None:
-    """Raises an error if no prompt fits, or environment, program or judge failed in all episodes."""
-    _check_prompts_fit(trajectories)
-    check_some_served([request.task for request in requests], trajectories)
-    if trajectories and all(t.outcome is Outcome.PROGRAM_ERROR for t in trajectories):
-        raise ServerUnavailable(
-            EnvCause.PROGRAM,
-            f"the agent program failed in all {len(trajectories)} episodes; last: "
-            f"{trajectories[-1].error}",
-        )
-    ended = [t for t in trajectories if t.turns and t.outcome.is_valid]
-    failed = [t for t in trajectories if t.outcome is Outcome.JUDGE_ERROR]
-    if failed and not ended:
-        raise ServerUnavailable(
-            EnvCause.JUDGE,
-            f"the judge scored none of {len(failed)} episodes; last: {failed[-1].error}. Correct "
-            "config.judge or its endpoint, then run the same command to resume.",
-        )
-
-
-def _check_prompts_fit(trajectories: Sequence[Trajectory]) -> None:
-    """Raises ContextTooSmallError if no prompt fits."""
-    fits = [t.outcome is not Outcome.CONTEXT_FULL or t.turns or t.error for t in trajectories]
-    if trajectories and not any(fits):
-        shortest = min(len(t.tokens) for t in trajectories)
-        raise ContextTooSmallError(
-            f"none of {len(trajectories)} prompts fits: the shortest has {shortest} tokens. Raise "
-            "config.sampling.max_tokens (and sampler.cache_length, learner.row_length) above it"
-        )

@@ -67,6 +67,7 @@ class EpisodeRequest:
       step: Optimiser step of the rollout.
       limits: Limits that cut the episode.
       sampling: Sampling options of the sampler.
+      turn_versions: Version of the weights that each turn waits for; empty if no turn waits.
     """
 
     task: Task
@@ -75,6 +76,7 @@ class EpisodeRequest:
     step: int
     limits: EpisodeLimits
     sampling: SamplingOptions
+    turn_versions: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,6 +156,7 @@ class Episode:
         self._logprobs: list[float] = []
         self._versions: list[int] = []
         self._branch_starts: list[int] = []
+        self._opening: list[list[int]] = []
         self._turns: list[Turn] = []
         self._last = Observation("", reward=0.0, score=0.0, done=False, success=False)
         self._error = ""
@@ -173,12 +176,22 @@ class Episode:
         """Starts the conversation with the first observation."""
         self._first_observation = observation
         self._messages.append({"role": "user", "content": self._shown(observation)})
-        chunks = self._renderer.opening(self._messages)
+        chunks = self._opening = self._renderer.opening(self._messages)
         for chunk in chunks:
             self._extend(chunk, TokenSource.PROMPT)
         if len(self._tokens) >= self._limits.max_tokens:
             return self._finish(Outcome.CONTEXT_FULL)
         return Append(chunks)
+
+    def resume(self) -> Append:
+        """Returns the command with which the next turn continues in another, empty row.
+
+        The opening is a separate part, so that rows of a group can share it.
+        """
+        tokens = self._tokens[self._branch_start :]
+        if self._branch_starts:
+            return self._append([tokens])
+        return self._append([*self._opening, tokens[sum(map(len, self._opening)) :]])
 
     def act(self, turn: AgentTurn, parsed: ParsedAction) -> Command:
         """Records a turn of the agent and the result of parsing its text."""

@@ -18,7 +18,12 @@ from agentgym_jax.client.errors import EnvCause, EnvError, ServerUnavailable
 from agentgym_jax.client.failures import REMEDY, Breaker
 from agentgym_jax.client.pool import ReplyKind
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.rollout.episode import EpisodeRequest
 from agentgym_jax.trajectory import Outcome, Trajectory
+
+
+class ContextTooSmallError(RuntimeError):
+    """Every prompt exceeds the token limit of an episode, so no turn can be sampled."""
 
 
 class RetryDecision(enum.Enum):
@@ -157,3 +162,41 @@ def check_some_served(tasks: Sequence[Task], trajectories: Sequence[Trajectory])
                 f"{min(t.attempts for t in own)} times or more; last: {own[-1].error}. {REMEDY}",
                 tasks=[task for task in tasks if task.environment == name],
             )
+
+
+def next_request(request: EpisodeRequest, decision: RetryDecision, stride: int) -> EpisodeRequest:
+    """Returns the request of the next attempt; another sample has a number higher by `stride`."""
+    if decision is RetryDecision.OTHER_SAMPLE:
+        return dataclasses.replace(request, sample=request.sample + stride)
+    return request
+
+
+def check_collected(requests: Sequence[EpisodeRequest], trajectories: Sequence[Trajectory]) -> None:
+    """Raises an error if no prompt fits, or environment, program or judge failed in all episodes."""
+    _check_prompts_fit(trajectories)
+    check_some_served([request.task for request in requests], trajectories)
+    if trajectories and all(t.outcome is Outcome.PROGRAM_ERROR for t in trajectories):
+        raise ServerUnavailable(
+            EnvCause.PROGRAM,
+            f"the agent program failed in all {len(trajectories)} episodes; last: "
+            f"{trajectories[-1].error}",
+        )
+    ended = [t for t in trajectories if t.turns and t.outcome.is_valid]
+    failed = [t for t in trajectories if t.outcome is Outcome.JUDGE_ERROR]
+    if failed and not ended:
+        raise ServerUnavailable(
+            EnvCause.JUDGE,
+            f"the judge scored none of {len(failed)} episodes; last: {failed[-1].error}. Correct "
+            "config.judge or its endpoint, then run the same command to resume.",
+        )
+
+
+def _check_prompts_fit(trajectories: Sequence[Trajectory]) -> None:
+    """Raises ContextTooSmallError if no prompt fits."""
+    fits = [t.outcome is not Outcome.CONTEXT_FULL or t.turns or t.error for t in trajectories]
+    if trajectories and not any(fits):
+        shortest = min(len(t.tokens) for t in trajectories)
+        raise ContextTooSmallError(
+            f"none of {len(trajectories)} prompts fits: the shortest has {shortest} tokens. Raise "
+            "config.sampling.max_tokens (and sampler.cache_length, learner.row_length) above it"
+        )

@@ -12,8 +12,9 @@ from typing import Any
 from agentgym_jax import processes
 from agentgym_jax.client.errors import EnvCause, ServerUnavailable
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.rollout.collect import CollectStatistics, EpisodeCollector, check_collected
 from agentgym_jax.rollout.episode import EpisodeRequest
+from agentgym_jax.rollout.failures import check_collected
+from agentgym_jax.rollout.interface import CollectStatistics, EpisodeCollector
 from agentgym_jax.sampling.statistics import SamplerStatistics
 from agentgym_jax.trajectory import Outcome, Trajectory, from_message, to_message
 

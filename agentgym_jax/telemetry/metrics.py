@@ -78,6 +78,11 @@ METRICS: dict[str, Metric] = {
     "policy/logprob_gap_mean": Metric("mean sampler-learner log-probability gap", "nats"),
     "policy/logprob_gap_max": Metric("largest sampler-learner log-probability gap", "nats"),
     "policy/off_policy_steps": Metric("steps by which the sampling weights are older", "steps"),
+    "policy/off_policy_steps_max": Metric("largest such age of an action token", "steps"),
+    "policy/off_policy_share/<steps>": Metric(
+        "action tokens whose weights had this age", "fraction"
+    ),
+    "policy/mixed_version_episodes": Metric("episodes that several versions sampled", "fraction"),
     "policy/stale_gap_mean": Metric("mean log-probability gap to older weights", "nats"),
     "policy/stale_gap_max": Metric("largest log-probability gap to older weights", "nats"),
     "policy/learning_rate": Metric("learning rate of this step", "1"),

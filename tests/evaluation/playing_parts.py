@@ -13,7 +13,8 @@ from agentgym_jax.evaluation.agents import ScriptedAgent
 from agentgym_jax.evaluation.evaluate import evaluate
 from agentgym_jax.jobs.config.settings import EvaluationSettings
 from agentgym_jax.rollout.agents import TextRows
-from agentgym_jax.rollout.collect import Collector, EnvironmentText
+from agentgym_jax.rollout.collect import Collector
+from agentgym_jax.rollout.interface import EnvironmentText
 from agentgym_jax.sampling.options import SamplingOptions
 
 CLIENTS = {"expert": ExpertClient, "random": ValidActionsClient, None: EnvClient}

@@ -72,9 +72,9 @@ def test_a_step_whose_loss_is_nan_is_logged_and_saved_without_its_update(url, tm
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(weights[2]))
     with Checkpoints(tmp_path / "run/checkpoints", max_to_keep=2, read_only=True) as checkpoints:
         extra = checkpoints.restore_extra(2)
-        behaviour = checkpoints.restore_behaviour(2, jax.eval_shape(lambda: weights[1]))
+        behaviour = checkpoints.restore_behaviour(2, jax.eval_shape(lambda: {"1": weights[1]}))
     # The metrics of the step were logged before the checkpoint was saved, so none are unlogged.
     assert extra["unlogged"] is None
     history = History.from_json(extra["guards"])
     assert history.nonfinite_steps == 1 and "nonfinite" in history.seen
-    jax.tree.map(np.testing.assert_array_equal, behaviour, weights[1])
+    jax.tree.map(np.testing.assert_array_equal, behaviour["1"], weights[1])

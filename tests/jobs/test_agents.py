@@ -11,7 +11,7 @@ from agentgym_jax.jobs import agents, dpo, sft
 from agentgym_jax.jobs.config.sections import AGENT_SECTIONS, ConfigError, plain
 from agentgym_jax.jobs.config.settings import CollectorSettings
 from agentgym_jax.jobs.environments import Environments
-from agentgym_jax.rollout.collect import EnvironmentText
+from agentgym_jax.rollout.interface import EnvironmentText
 from agentgym_jax.text.chat import Message
 from configs.dpo import trajectories as dpo_config
 from configs.sft import trajectories as sft_config

@@ -2,6 +2,7 @@
 
 import pytest
 
+from agentgym_jax import processes
 from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.jobs.config import sections
@@ -41,8 +42,8 @@ def test_every_algorithm_can_be_chosen_by_name(name):
         ),
         (dict(rollout__max_rounds=0), "rollout.max_rounds=0: expected a whole number, at least 1"),
         (
-            dict(rollout__max_off_policy_steps=2),
-            "rollout.max_off_policy_steps=2: expected a whole number, at least 0 and at most 1",
+            dict(rollout__max_off_policy_steps=9),
+            "rollout.max_off_policy_steps=9: expected a whole number, at least 0 and at most 8",
         ),
         (dict(algorithm__advantage=dict(std_normalise=True)), "did you mean 'std_normalize'"),
         (dict(algorithm__baseline=dict(kind="moving_average", decay=0.9)), "'grpo' takes none"),
@@ -131,6 +132,25 @@ def test_a_loss_without_a_ratio_allows_one_update_per_step(changed):
 def test_a_loss_without_a_ratio_allows_no_off_policy_episodes():
     with pytest.raises(sections.ConfigError, match="no ratio.*max_off_policy_steps=1"):
         parsed("reinforce", rollout__max_off_policy_steps=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (dict(program=dict(command="play")), "an agent program cannot pause"),
+        (dict(algorithm__zero_variance="resample"), "the tasks of later steps are drawn before"),
+    ],
+)
+def test_rollouts_that_cannot_overlap_are_refused(changes, reason):
+    parsed(rollout__max_off_policy_steps=1, **changes)
+    with pytest.raises(sections.ConfigError, match=f"max_off_policy_steps=2: {reason}"):
+        parsed(rollout__max_off_policy_steps=2, **changes)
+
+
+def test_overlapping_rollouts_need_a_single_process(monkeypatch):
+    monkeypatch.setattr(processes, "count", lambda: 2)
+    with pytest.raises(sections.ConfigError, match="single process, and this run has 2"):
+        parsed(rollout__max_off_policy_steps=2)
 
 
 def test_policy_updates_are_counted_from_the_end_of_the_critics_warm_up():

@@ -7,7 +7,7 @@ from agentgym_jax.algorithms.mixture_horizon import Place, TurnLimit
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.jobs.rl import metrics as rl_metrics
 from agentgym_jax.learner.experience import make_experience
-from agentgym_jax.rollout.collect import CollectStatistics
+from agentgym_jax.rollout.interface import CollectStatistics
 from agentgym_jax.sampling.statistics import SamplerStatistics
 from agentgym_jax.telemetry.metrics import lookup
 from agentgym_jax.trajectory import Outcome

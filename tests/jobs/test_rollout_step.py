@@ -1,6 +1,7 @@
 """Selection of the groups that a step trains on, and the cost of the discarded groups."""
 
 import collections
+import dataclasses
 import types
 
 import numpy as np
@@ -10,8 +11,8 @@ from agentgym_jax.data.tasks import Task
 from agentgym_jax.jobs.rl.loop import make_records
 from agentgym_jax.jobs.rl.metrics import resampling_metrics
 from agentgym_jax.jobs.rl.rollout_step import Groups, Rollout, order_informative_first
-from agentgym_jax.jobs.rl.update_step import mean_off_policy_steps
-from agentgym_jax.rollout.collect import CollectStatistics
+from agentgym_jax.jobs.rl.update_step import age_metrics
+from agentgym_jax.rollout.interface import CollectStatistics
 from agentgym_jax.telemetry.metrics import lookup
 from tests.builders import trajectory, turn
 
@@ -99,11 +100,17 @@ def test_statistics_of_two_rounds_are_added():
     assert (both.restarts, both.seconds, both.seconds_env_wait) == (1, 2.0, 0.5)
 
 
-def test_off_policy_steps_are_averaged_over_action_tokens():
+def test_ages_of_the_action_tokens_match_hand_computed_values():
     present, older = episode(0, 0, actions=3, version=7), episode(0, 1, actions=1, version=5)
-    assert mean_off_policy_steps([present, older], step=7) == 0.5
-    assert (
-        mean_off_policy_steps([present], step=7)
-        == 0.0
-        == mean_off_policy_steps([episode(0, 0, actions=0)], step=7)
-    )
+    assert age_metrics([present, older], step=7) == {
+        "policy/off_policy_steps": 0.5,
+        "policy/off_policy_steps_max": 2.0,
+        "policy/off_policy_share/0": 0.75,
+        "policy/off_policy_share/2": 0.25,
+        "policy/mixed_version_episodes": 0.0,
+    }
+    versions = np.where(present.action_mask, [-1, 7, 6, 7], -1).astype(np.int32)
+    mixed = dataclasses.replace(present, policy_versions=versions)
+    assert age_metrics([mixed, older], step=7)["policy/mixed_version_episodes"] == 0.5
+    assert age_metrics([episode(0, 0, actions=0)], step=7) == {"policy/off_policy_steps": 0.0}
+    assert all(lookup(name) for name in age_metrics([mixed, older], step=7))

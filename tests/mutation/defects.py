@@ -407,6 +407,34 @@ ROLLOUT = [
         "len(own) > 1",
         "tests/rollout/test_failures.py",
     ),
+    # An episode does not wait for the weights of its next turn.
+    Mutant(
+        "rollout",
+        "return versions[slot.episode.num_turns] <= self._version",
+        "return versions[0] <= self._version",
+        "tests/rollout/test_collect.py",
+    ),
+    # In another row, a later branch continues with the random key of the first.
+    Mutant(
+        "rollout",
+        "        if append.branch:\n",
+        "        if append.kept is not None:\n",
+        "tests/rollout/test_collect.py",
+    ),
+    # The first turns use the newest weights.
+    Mutant(
+        "rollout",
+        "(max_turns - 1 - turn) * max_off_policy_steps",
+        "turn * max_off_policy_steps",
+        "tests/jobs/test_prefetch.py",
+    ),
+    # Overlapping rollouts draw the same tasks.
+    Mutant(
+        "rollout",
+        "taken = (number - step) * per_step",
+        "taken = 0",
+        "tests/faults/test_overlapping_rollouts.py",
+    ),
     # The agent is shown one turn fewer than it has left.
     Mutant(
         "rollout",

@@ -170,6 +170,13 @@ def test_a_rollout_during_the_update_keeps_the_arrays_of_the_sampler():
     assert {p.freed for p in made.programs if p.name in ("score", "update")} == {()}
 
 
+def test_the_weights_of_earlier_updates_are_counted():
+    three = make_programs(
+        settings(max_off_policy_steps=3), MESH, jax.devices()[:1], jax.devices()[:1]
+    ).residents
+    assert three["stale weights"] == 3 * three["decode weights"]
+
+
 @pytest.mark.parametrize(("dtype", "size"), [("float32", 1.0), ("bfloat16", 0.5)])
 def test_the_reference_is_counted_in_the_compute_type(dtype, size):
     config = plain(bandit.get_config("smoke"))

@@ -21,8 +21,9 @@ from agentgym_jax.programs.collect import ProgramCollector
 from agentgym_jax.programs.gateway import Gateway
 from agentgym_jax.programs.runners import CommandProgram, FunctionProgram
 from agentgym_jax.rollout.agents import SampledRows
-from agentgym_jax.rollout.collect import Collector, EnvironmentText
+from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
+from agentgym_jax.rollout.interface import EnvironmentText
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.engine import Engine

@@ -18,12 +18,10 @@ from agentgym_jax.data.tasks import Task
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
 from agentgym_jax.rollout.agents import SampledRows
-from agentgym_jax.rollout.collect import (
-    Collector,
-    ContextTooSmallError,
-    EnvironmentText,
-)
+from agentgym_jax.rollout.collect import Collector, RunningEpisodes
 from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
+from agentgym_jax.rollout.failures import ContextTooSmallError
+from agentgym_jax.rollout.interface import EnvironmentText
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.text.chat import ChatRenderer
@@ -67,6 +65,7 @@ def collect(
     restart_dead_servers=lambda: None,
     should_stop=lambda: False,
     make_renderer=ChatRenderer,
+    drive=None,
     **options,
 ):
     tokenizer = byte_tokenizer()
@@ -105,16 +104,41 @@ def collect(
             for s in range(group)
         ]
         progress = []
-        result = collector.collect(
-            requests,
-            replacement_stride=group,
+        calls = dict(
             on_progress=lambda done, total, tokens: progress.append((done, total)),
             should_stop=should_stop,
         )
+        if drive is None:
+            result = collector.collect(requests, replacement_stride=group, **calls)
+        else:
+            result = drive(collector, sampler, requests, calls)
         assert sampler.free_rows == rows
     assert progress[-1] == (len(requests), len(requests))
     assert not world.sessions  # every created session is closed
     return result
+
+
+def pausing(*turn_versions):
+    """Returns a function that collects episodes with equal weights under several versions."""
+
+    def drive(collector, sampler, requests, calls):
+        params = sampler.params
+        episodes = RunningEpisodes(collector, 1)
+        added = []
+        for version in range(max(turn_versions) + 2):
+            sampler.release()
+            sampler.set_params(params, version=version)
+            if version < 2:  # half of the episodes begin later
+                half = requests[version::2]
+                versions = tuple(v + version for v in turn_versions)
+                half = [dataclasses.replace(r, turn_versions=versions) for r in half]
+                added.append(episodes.add(half))
+            episodes.run(version, **calls)
+            assert sampler.free_rows == sampler.rows
+        halves = [episodes.take(indices) for indices in added]
+        return [t for pair in zip(*halves, strict=True) for t in pair], None
+
+    return drive
 
 
 class Forgetful(ChatRenderer):
@@ -130,6 +154,21 @@ class Forgetful(ChatRenderer):
 
     def continuation(self, messages, ended_by_stop):
         return None
+
+
+@pytest.mark.parametrize("make_renderer", [ChatRenderer, Forgetful])
+def test_episodes_that_pause_continue_with_the_weights_of_each_turn(policy, make_renderer):
+    options = dict(group=2, make_renderer=make_renderer)
+    expected = collect(policy, World(), range(4), **options)[0]
+    found = collect(policy, World(), range(4), drive=pausing(0, 2, 2), **options)[0]
+    for i, (a, b) in enumerate(zip(found, expected, strict=True)):
+        assert (a.item_id, a.sample, a.outcome) == (b.item_id, b.sample, b.outcome)
+        np.testing.assert_array_equal(a.tokens, b.tokens)
+        np.testing.assert_allclose(a.logprobs, b.logprobs, atol=1e-4)
+        versions = [a.policy_versions[turn.action_start] for turn in a.turns]
+        if a.attempts == 1:  # a later attempt has newer weights
+            assert versions == [v + i % 2 for v in (0, 2, 2)][: len(versions)]
+    assert max(len(t.turns) for t in found if t.attempts == 1) == 3
 
 
 def test_rewritten_histories_are_branches_with_the_probabilities_of_teacher_forcing(policy):

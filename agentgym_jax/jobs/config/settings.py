@@ -102,8 +102,9 @@ class RolloutSettings(CollectorSettings):
       tasks_per_step: Number of tasks per step (P).
       group_size: Episodes per task (R); a step has P * R episodes.
       max_rounds: Maximum resampling rounds per step, with `algorithm.zero_variance="resample"`.
-      max_off_policy_steps: Updates by which rollout weights may be stale: 0 or 1. With 1 the next
-        rollout runs during the update.
+      max_off_policy_steps: Maximum age of the weights that sample a trained token, in updates. With
+        1 the next rollout runs during the update; with more, rollouts of several steps overlap
+        (docs/algorithms.md).
       reward: Reward of an episode: `success` (0 or 1), `score` (the environment's, 1 is the
         best), `judge` (the score of the section `judge`, 0 to 1), `turn` (the sum of the
         environment's rewards per turn) or `none` (with `algorithm.kl_reward` only).
@@ -121,7 +122,7 @@ class RolloutSettings(CollectorSettings):
     tasks_per_step: Count
     group_size: Count
     max_rounds: Count = 10
-    max_off_policy_steps: Annotated[int, Range(0, 1, unit="updates")]
+    max_off_policy_steps: Annotated[int, Range(0, 8, unit="updates")]
     reward: Annotated[str, OneOf(("turn", *REWARDS))]
     failed_turn_penalty: Penalty
     parse_error_penalty: Penalty = 0.0

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from agentgym_jax import processes
 from agentgym_jax.algorithms.losses import MASKS
 from agentgym_jax.algorithms.mixture_horizon import MixtureHorizon
 from agentgym_jax.jobs.config.agent import AgentSettings, check_training_samples, parse_agent
@@ -189,6 +190,7 @@ def _check_consistency(s: RLSettings) -> None:
             f"epochs={s.learner.epochs}, mini_batches={s.learner.mini_batches}, "
             f"max_off_policy_steps={s.rollout.max_off_policy_steps}"
         )
+    _check_overlap(s)
     if s.rollout.truncation == "bootstrap" and s.critic is None:
         raise ConfigError(
             "config.rollout.truncation='bootstrap' asks a critic for the value of a cut "
@@ -216,6 +218,28 @@ def _check_consistency(s: RLSettings) -> None:
         call(make_optimizer, "algorithm.critic.optimizer", options, total_steps=total_updates(s))
     if s.tokenizer.source == "train" and (s.sft is None or not s.sft.demonstrations):
         raise ConfigError("config.tokenizer.source='train' needs config.sft.demonstrations")
+
+
+def _check_overlap(s: RLSettings) -> None:
+    """Checks conditions on rollouts of several steps that overlap."""
+    found = f"config.rollout.max_off_policy_steps={s.rollout.max_off_policy_steps}"
+    if s.rollout.max_off_policy_steps <= 1:
+        return
+    if s.program is not None:
+        raise ConfigError(
+            f"{found}: an agent program cannot pause for newer weights; set 0 or 1, or leave the "
+            "section program out"
+        )
+    if s.resamples:
+        raise ConfigError(
+            f"{found}: the tasks of later steps are drawn before algorithm.zero_variance='resample' "
+            "knows how many it needs; set 0 or 1, or zero_variance to 'filter'"
+        )
+    if processes.count() > 1:
+        raise ConfigError(
+            f"{found}: overlapping rollouts need a single process, and this run has "
+            f"{processes.count()}; set 0 or 1"
+        )
 
 
 def updates_before(s: RLSettings, step: int) -> int:

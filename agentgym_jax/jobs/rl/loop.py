@@ -9,8 +9,9 @@
         hand over    weights to the sampler
         finish       evaluate, log, checkpoint                           after_step.py
 
-With `rollout.max_off_policy_steps=1` the rollout of the next step runs during the update and uses
-the weights before this update. Evaluations and checkpoints wait until that rollout ends.
+With `rollout.max_off_policy_steps` the rollout of the next step runs during the update and uses the
+weights before this update; episodes of further steps run at the same time (background_rollouts.py).
+Evaluations and checkpoints wait until that rollout ends.
 """
 
 import dataclasses
@@ -24,12 +25,14 @@ import numpy as np
 from agentgym_jax import processes
 from agentgym_jax.client.errors import ServerUnavailable
 from agentgym_jax.jobs.after_step import Metrics, finish_step, log_step, save_or_stop
+from agentgym_jax.jobs.rl.background_rollouts import RolloutPrefetcher
 from agentgym_jax.jobs.rl.build import RLParts
 from agentgym_jax.jobs.rl.metrics import critic_metrics, group_metrics
-from agentgym_jax.jobs.rl.rollout_step import Rollout, RolloutPrefetcher
+from agentgym_jax.jobs.rl.rollout_step import Rollout
 from agentgym_jax.jobs.rl.update_step import critic_values, reference_logprobs, update_policy
-from agentgym_jax.jobs.run import LoopState, Run, StopRequested
+from agentgym_jax.jobs.run import LoopState, Run, SampledUpdate, StopRequested
 from agentgym_jax.jobs.sft import warm_start
+from agentgym_jax.learner.checkpoint import CheckpointError
 from agentgym_jax.learner.controller_state import ControllerState, horizon_statistics
 from agentgym_jax.learner.experience import Experience, make_experience
 from agentgym_jax.telemetry import guards
@@ -46,11 +49,10 @@ def train(run: Run, parts: RLParts) -> None:
       GuardStop: A guard ends the run. After each of these errors the newest complete step is saved.
     """
     now, reference = restore_or_create(run, parts)
-    with RolloutPrefetcher(run, parts) as rollouts:
+    with RolloutPrefetcher(run, parts, now.step) as rollouts:
         try:
-            if now.behaviour is not None and now.step < run.total_steps:
-                rollouts.begin(now.controllers, now.step)
-                rollouts.wait()
+            if now.step < run.total_steps:
+                rollouts.repeat(now.behaviour)
             parts.agent.set_params(now.state.params, version=now.step)
             now = log_step(run, parts, now)
             while now.step < run.total_steps:
@@ -72,7 +74,7 @@ def train_step(
 ) -> LoopState:
     """Takes one training step: rollout, scores, advantages, controllers, update.
 
-    With `max_off_policy_steps=1` this function also starts the rollout of the next step.
+    With `max_off_policy_steps` this function also starts the rollout of the next step.
     """
     settings = parts.settings
 
@@ -103,13 +105,15 @@ def train_step(
 
     # Controllers. They do not depend on the update, so the next rollout can start before it.
     controllers, controller_metrics = update_controllers(
-        parts, now.controllers, experience, rollout
+        parts, now.controllers, experience, rollout, now.step
     )
-    behaviour = None
+    behaviour = ()
     if settings.rollout.max_off_policy_steps:
-        behaviour = parts.agent.spread_params
+        params = parts.agent.spread_params
         if parts.model.adapters is not None:  # the update replaces these arrays
-            behaviour = jax.tree.map(jnp.copy, now.state.params)
+            params = jax.tree.map(jnp.copy, now.state.params)
+        behaviour = (*now.behaviour, SampledUpdate(now.step, controllers, params))
+        behaviour = behaviour[-settings.rollout.max_off_policy_steps :]
         if now.step + 1 < run.total_steps:
             rollouts.begin(controllers, now.step + 1)
 
@@ -129,7 +133,7 @@ def restore_or_create(run: Run, parts: RLParts) -> tuple[LoopState, Any]:
 
     The weights of the reference have the types in which the learner computes. They are a copy,
     because the update replaces the policy's weights.
-    If the next rollout needs weights older than those of the state, the sampler gets them.
+    If rollouts used weights older than those of the state, these are restored, too.
     """
     settings, model = parts.settings, parts.model
     now = run.restore(parts.abstract_state())
@@ -149,24 +153,35 @@ def restore_or_create(run: Run, parts: RLParts) -> tuple[LoopState, Any]:
 
 
 def _restore_behaviour(run: Run, parts: RLParts, now: LoopState) -> LoopState:
-    """Gives the sampler the weights that sample the next step; with adapters only these are saved."""
+    """Restores the weights of earlier updates; with adapters only these are saved."""
+    if not now.behaviour:
+        raise CheckpointError(
+            f"checkpoint {now.step} lacks the rollout weights that max_off_policy_steps needs: an "
+            "earlier version of agentgym_jax wrote it. Finish the run with that version"
+        )
     model = parts.model
     if model.adapters is not None:
-        behaviour = run.checkpoints.restore_behaviour(now.step, model.abstract_params())
-        parts.agent.set_params(behaviour, version=now.step - 1)
+        abstract = model.abstract_params()
     else:
         policy = model.decode_policy
         shapes, shardings = policy.abstract_params(), model.spread_shardings
         abstract = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, policy.dtype), shapes)
         if shardings is not None:
             abstract = jax.tree.map(lambda x, s: x.update(sharding=s), abstract, shardings)
-        behaviour = run.checkpoints.restore_behaviour(now.step, abstract)
-        parts.agent.set_spread_params(behaviour, version=now.step - 1)
-    return dataclasses.replace(now, behaviour=behaviour)
+    wanted = {str(update.version): abstract for update in now.behaviour}
+    params = run.checkpoints.restore_behaviour(now.step, wanted)
+    behaviour = [
+        dataclasses.replace(update, params=params[str(update.version)]) for update in now.behaviour
+    ]
+    return dataclasses.replace(now, behaviour=tuple(behaviour))
 
 
 def update_controllers(
-    parts: RLParts, controllers: ControllerState, experience: Experience, rollout: Rollout
+    parts: RLParts,
+    controllers: ControllerState,
+    experience: Experience,
+    rollout: Rollout,
+    step: int,
 ) -> tuple[ControllerState, Metrics]:
     """Returns the state of the controllers after a step, and their metrics."""
     metrics: dict[str, float] = {}
@@ -176,14 +191,22 @@ def update_controllers(
     if parts.settings.algorithm.row.takes_baseline:
         baselines = list(controllers.expected_returns.values())
         metrics["policy/expected_return"] = float(np.mean(baselines)) if baselines else 0.0
-    after = parts.settings.controllers.update(
+    sampled, settings = rollout.sampled, parts.settings
+    horizons = horizon_statistics(sampled.trajectories, sampled.limits)
+    # A schedule may have advanced after overlapping rollouts had drawn their limits. Episodes with
+    # the old limit say nothing about the new one.
+    limits = settings.horizon.limits(sampled.tasks, step, controllers.horizons, seed=settings.seed)
+    for drawn, current in zip(sampled.limits, limits, strict=True):
+        if drawn != current:
+            horizons.pop(drawn.place, None)
+    after = settings.controllers.update(
         controllers,
         mean_returns=experience.mean_returns,
         divergence=divergence,
-        horizons=horizon_statistics(rollout.sampled.trajectories, rollout.sampled.limits),
+        horizons=horizons,
         tasks_taken=rollout.tasks_taken,
-        tasks=rollout.sampled.tasks,
-        trajectories=rollout.sampled.trajectories,
+        tasks=sampled.tasks,
+        trajectories=sampled.trajectories,
     )
     return after, metrics
 

@@ -8,7 +8,7 @@ import numpy as np
 from agentgym_jax.algorithms.mixture_horizon import TurnLimit
 from agentgym_jax.data.tasks import Task, group_label
 from agentgym_jax.learner.experience import Experience
-from agentgym_jax.rollout.collect import CollectStatistics
+from agentgym_jax.rollout.interface import CollectStatistics
 from agentgym_jax.sampling.statistics import SamplerStatistics
 from agentgym_jax.telemetry.metrics import add_environment
 from agentgym_jax.trajectory import Outcome, Trajectory

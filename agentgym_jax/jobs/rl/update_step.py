@@ -45,8 +45,7 @@ def update_policy(
     `findings` are those of the guards that checked the episodes; the result has all of this step.
     """
     settings, step, found = parts.settings, now.step, list(findings)
-    age = mean_off_policy_steps(experience.trajectories, step)
-    metrics = {"policy/off_policy_steps": age}
+    metrics = age_metrics(experience.trajectories, step)
     informative_P = experience.informative_P
     needed = settings.learner.min_informative_groups if settings.algorithm.row.needs_groups else 0
     if informative_P.sum() < needed:
@@ -66,7 +65,9 @@ def update_policy(
         seed = (run.seed, step, number)
         batches[number], gap = score_batch(parts, now.state, missing, batch, seed)
         gaps.append(gap)
-    metrics |= _batch_metrics(list(packed.values())) | _gap_metrics(gaps, is_stale=age > 0)
+    metrics |= _batch_metrics(list(packed.values())) | _gap_metrics(
+        gaps, is_stale=metrics["policy/off_policy_steps"] > 0
+    )
     metrics["time/score_s"] = time.perf_counter() - started
     found += guards.check_scores(settings.guards, metrics, settings.learner.max_logprob_gap)
     if guards.withholds_update(found):
@@ -84,10 +85,29 @@ def update_policy(
     return state, metrics, found + guards.check_update(settings.guards, now.history, metrics)
 
 
-def mean_off_policy_steps(trajectories: Sequence[Trajectory], step: int) -> float:
-    """Returns the mean age of the weights that sampled the action tokens, in training steps."""
+def age_metrics(trajectories: Sequence[Trajectory], step: int) -> Metrics:
+    """Returns the age of the weights that sampled the action tokens, in training steps.
+
+    These are the mean and maximum age, the share of tokens of each age, and the share of episodes
+    with tokens of several versions.
+    """
     versions = [t.policy_versions[t.action_mask] for t in trajectories]
-    return float(step - np.concatenate(versions).mean()) if any(map(len, versions)) else 0.0
+    versions = [found for found in versions if len(found)]
+    if not versions:
+        return {"policy/off_policy_steps": 0.0}
+    tokens = step - np.concatenate(versions)
+    ages, counts = np.unique(tokens, return_counts=True)
+    return {
+        "policy/off_policy_steps": float(tokens.mean()),
+        "policy/off_policy_steps_max": float(ages[-1]),
+        "policy/mixed_version_episodes": float(
+            np.mean([len(set(found)) > 1 for found in versions])
+        ),
+        **{
+            f"policy/off_policy_share/{age}": float(count / len(tokens))
+            for age, count in zip(ages, counts, strict=True)
+        },
+    }
 
 
 def reference_logprobs(

@@ -1,0 +1,76 @@
+"""Interface of the collectors of episodes, their statistics, and the texts of an environment."""
+
+import collections
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from agentgym_jax.client.actions import ParsedAction
+from agentgym_jax.client.pool import EnvPool
+from agentgym_jax.rollout.episode import EpisodeRequest
+from agentgym_jax.rollout.failures import RetryDecision
+from agentgym_jax.trajectory import Trajectory
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvironmentText:
+    """Messages before the first observation, and the parser of the agent's actions."""
+
+    preamble: tuple[Mapping[str, str], ...]
+    parse: Callable[[str], ParsedAction]
+
+
+@dataclasses.dataclass
+class CollectStatistics:
+    """Counts and times of one call of `collect`.
+
+    Attributes:
+      env_errors: Number of failed attempts by cause.
+      restarts: Number of episodes restarted after a failure of the environment.
+      replaced: Number of episodes replaced by another sample of the same task.
+      parse_errors: Number of turns with a parse error.
+      seconds: Wall time of the whole call, in seconds.
+      seconds_env_wait: Part of `seconds` in which the agent had no turn to take.
+      judge: Numbers of `requests` to the judge, of episodes with a `cached` score, of `failed`
+        episodes, of `prompt_tokens` and `completion_tokens`, and the `cost`; empty without a judge.
+      seconds_judge: Time after `seconds` in which the judge scored the episodes.
+    """
+
+    env_errors: collections.Counter
+    restarts: int = 0
+    replaced: int = 0
+    parse_errors: int = 0
+    seconds: float = 0.0
+    seconds_env_wait: float = 0.0
+    judge: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    seconds_judge: float = 0.0
+
+    def count(self, decision: RetryDecision) -> None:
+        """Counts a decision about an episode whose attempt failed."""
+        self.restarts += decision is RetryDecision.RESTART
+        self.replaced += decision is RetryDecision.OTHER_SAMPLE
+
+    def __add__(self, other: "CollectStatistics") -> "CollectStatistics":
+        """Returns the sum of the statistics of two consecutive calls."""
+        names = [field.name for field in dataclasses.fields(self)]
+        return CollectStatistics(**{n: getattr(self, n) + getattr(other, n) for n in names})
+
+
+class EpisodeCollector(Protocol):
+    """Interface of `collect.Collector`, `programs.collect.ProgramCollector` and `judge.JudgedCollector`."""
+
+    @property
+    def pool(self) -> EnvPool:
+        """Returns the environment pool."""
+
+    def collect(
+        self,
+        requests: Sequence[EpisodeRequest],
+        *,
+        replacement_stride: int,
+        on_progress: Callable[[int, int, int], None],
+        should_stop: Callable[[], bool],
+        on_episode: Callable[[int, Trajectory], None] | None = None,
+        is_part: bool = False,
+    ) -> tuple[list[Trajectory], CollectStatistics]:
+        """Collects the episodes of all requests."""
