@@ -15,6 +15,7 @@ from agentgym_jax.client.answers import Observation
 from agentgym_jax.client.errors import EnvCause, EnvError, ServerUnavailable
 from agentgym_jax.client.pool import EnvPool, Reply, ReplyKind
 from agentgym_jax.rollout.agents import AgentRows, Moment
+from agentgym_jax.rollout.continuation import ContinuedEpisode
 from agentgym_jax.rollout.episode import (
     AgentTurn,
     Append,
@@ -238,7 +239,8 @@ class _Rollout:
         self._pool.start(self._ticket(index), task.environment, task.data_idx, slot.attempts.pauses)
 
     def _new_episode(self, request: EpisodeRequest) -> Episode:
-        return Episode(
+        kind = Episode if request.continuation is None else ContinuedEpisode
+        return kind(
             request,
             renderer=self._rows.renderer,
             preamble=self._c.environments[request.task.environment].preamble,
