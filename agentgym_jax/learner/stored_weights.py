@@ -39,16 +39,9 @@ def abstract_params(network: Policy | Adapters, layout: Layout | None) -> Params
 
 
 def load(
-    source: ModelSource,
-    policy: Policy,
-    layout: Layout | None = None,
-    *,
-    seed: int = 0,
-    step: int | None = None,
+    source: ModelSource, policy: Policy, layout: Layout | None = None, *, seed: int = 0
 ) -> Params:
     """Loads float32 weights of any source; adapters are merged into their base.
-
-    `step` is that of a checkpoint of a run folder; None for the newest checkpoint.
 
     Raises:
       CheckpointError: The run folder has no complete checkpoint, or a damaged one.
@@ -60,22 +53,22 @@ def load(
         return _merge(found.adapters, base, found.params, layout)
     if source.kind != "workdir":
         return sources.load_params(source, policy, layout, seed=seed)
-    adapters, trained = load_adapters(source, policy, layout, step)
+    adapters, trained = load_adapters(source, policy, layout)
     if adapters is None:
         return trained
     return _merge(adapters, load_base(source, policy, layout), trained, layout)
 
 
 def load_adapters(
-    source: ModelSource, policy: Policy, layout: Layout | None = None, step: int | None = None
+    source: ModelSource, policy: Policy, layout: Layout | None = None
 ) -> tuple[Adapters | None, Params]:
-    """Returns the adapters of a run folder, or None, and the weights that the run trained."""
+    """Returns the adapters of a run folder, or None, and the newest weights that the run trained."""
     adapters = None
     if (facts := _read_facts(source.path)) is not None:
         options = {name: facts[name] for name in ("rank", "alpha")}
         adapters = make_adapters(policy, **options, targets=tuple(facts["targets"]))
     with Checkpoints(source.checkpoints, max_to_keep=1, read_only=True) as checkpoints:
-        step = checkpoints.latest_step() if step is None else step
+        step = checkpoints.latest_step()
         if step is None:
             raise CheckpointError(
                 f"{source.model} has no complete checkpoint yet: let the run reach its first save"

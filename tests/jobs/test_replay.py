@@ -1,7 +1,10 @@
 """Replays of the recorded episodes of a tiny run, whose environment has known values."""
 
 import json
+import pathlib
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,9 +16,11 @@ from agentgym_jax.jobs.replay.episodes import ReplayError, find_episode
 from agentgym_jax.rollout.continuation import RecordDiffersError
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.train import run_job
+from agentgym_jax.trajectory import from_record
 from configs import common
 from tests.jobs import two_turns
 
+ROOT = pathlib.Path(__file__).parents[2]
 ENVIRONMENT = "two_turns"
 
 
@@ -249,6 +254,27 @@ def test_episodes_of_an_agent_program_are_refused(trained, tmp_path):
     copy.config_path.write_text(json.dumps(config))
     with pytest.raises(ReplayError, match="was played by an agent program"):
         run_replay(copy, "step_1/0", turn=1)
+
+
+@pytest.mark.slow
+def test_the_command_writes_both_files_and_overwrites_nothing(trained):
+    command = [sys.executable, "-m", "agentgym_jax.replay", str(trained.path)]
+    command += ["--episode=step_1/0", "--every_turn", "--branches=2", "--compilation_cache="]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    target = trained.path / "replays" / "step_000001_0.jsonl"
+    records = [json.loads(line) for line in target.read_text().splitlines()]
+    recorded = find_episode(trained, "step_1/0").trajectory
+    assert len(records) == 2 * len(recorded.turns)
+    assert {from_record(record).item_id for record in records} == {recorded.item_id}
+    table = json.loads(target.with_suffix(".json").read_text())
+    assert table["episode"] == "step_000001/0" and len(table["turns"]) == len(recorded.turns)
+    assert "credit" in done.stdout and str(target) in done.stdout
+    assert "sampled by the weights of step 0; continued by those of step 2" in done.stderr
+    before = target.read_bytes()
+    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert again.returncode == 1 and "give another --out, or --overwrite" in again.stderr
+    assert target.read_bytes() == before
 
 
 def test_the_credit_interval_is_newcombes():

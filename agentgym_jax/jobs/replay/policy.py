@@ -1,6 +1,7 @@
 """The policy that continues a replay: weights of the run at a step, or those of another model."""
 
 import dataclasses
+import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,7 +20,7 @@ from agentgym_jax.jobs.config.sections import ConfigError
 from agentgym_jax.jobs.environments import Environments
 from agentgym_jax.jobs.replay.episodes import ReplayError
 from agentgym_jax.jobs.rl import config as rl
-from agentgym_jax.learner import stored_weights
+from agentgym_jax.jobs.sft import WARM_START
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.models.sources import ModelSource
 from agentgym_jax.run_folder import RunFolder
@@ -31,7 +32,8 @@ _PARSERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "dpo": dpo.parse,
     "agentevol": agentevol.parse,
 }
-_CONVERTED = {"architecture": {}, "lora": {}}  # a stored model has whole weights
+# Changes of the section for a stored model, which has whole weights.
+_CONVERTED: Mapping[str, Any] = {"architecture": {}, "lora": {}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,14 +42,17 @@ class PolicyChoice:
 
     Attributes:
       settings: Checked section `model` of these weights.
-      source: Source of the weights; None for random weights.
-      step: Step of the run's checkpoint; 0 for the weights before the first step, None for weights
-        that are not a checkpoint of the run.
+      source: Source of the model's shape, and of the weights without a checkpoint; None for random
+        weights.
+      step: Training steps of the run's weights; None for weights of another model.
+      checkpoint: Folder of the checkpoints and the number of the one to restore; None for the
+        weights of `source`.
     """
 
     settings: ModelSettings
     source: ModelSource | None
-    step: int | None
+    step: int | None = None
+    checkpoint: tuple[pathlib.Path, int] | None = None
 
     @property
     def version(self) -> int:
@@ -102,21 +107,31 @@ def choose_policy(
     if "job" not in config:  # an evaluation
         if step is not None:
             raise ReplayError(f"--step={step}: {folder.path} is an evaluation; give --model")
-        return PolicyChoice(settings, resolve_source(settings), None)
-    with Checkpoints(folder.checkpoints, max_to_keep=1, read_only=True) as checkpoints:
-        steps = checkpoints.steps()
+        return PolicyChoice(settings, resolve_source(settings))
+    directory = folder.path / "checkpoints"
+    steps = _steps(directory)
     step = max(steps, default=0) if step is None else step
-    if step not in (0, *steps):
+    number = step
+    if not step and config["job"] == "rl" and "sft" in config:
+        directory = folder.path / WARM_START / "checkpoints"
+        number = max(_steps(directory), default=0)
+        if not number:
+            raise ReplayError(f"{directory} has no weights of the warm start; give another --step")
+    elif step not in (0, *steps):
         raise ReplayError(f"--step={step}: the run has checkpoints of {steps or 'no'} steps, and 0")
-    if not step and "sft" in config and config["job"] == "rl":
-        raise ReplayError(
-            "the weights before the first step are those of a warm start, which is not stored; "
-            f"give another --step (checkpoints: {steps or 'none'})"
-        )
     # Adapters need the run's own base; whole weights are all in the run folder.
-    if step and settings.lora_settings is None:
+    if number and settings.lora_settings is None:
         settings = dataclasses.replace(settings, source=str(folder.path), **_CONVERTED)
-    return PolicyChoice(settings, resolve_source(settings), step)
+    checkpoint = (directory, number) if number else None
+    return PolicyChoice(settings, resolve_source(settings), step, checkpoint)
+
+
+def _steps(directory: pathlib.Path) -> list[int]:
+    """Returns the steps of the complete checkpoints in a folder, ascending."""
+    if not directory.is_dir():
+        return []
+    with Checkpoints(directory, max_to_keep=1, read_only=True) as checkpoints:
+        return checkpoints.steps()
 
 
 def _other_model(folder: RunFolder, settings: ModelSettings, model: str) -> PolicyChoice:
@@ -131,7 +146,7 @@ def _other_model(folder: RunFolder, settings: ModelSettings, model: str) -> Poli
             f"--model={model} has another vocabulary than the run, so it cannot read the recorded "
             "tokens; name a model with the run's tokenizer"
         )
-    return PolicyChoice(settings, source, None)
+    return PolicyChoice(settings, source)
 
 
 def build_policy(
@@ -159,16 +174,14 @@ def build_policy(
         seed=config["seed"],
     )
     sampled = build_agent(agent, model, environments, agent.sampler["rows"])
-    sampled.set_params(_load(choice, model, folder), version=choice.version)
+    sampled.set_params(_load(choice, model), version=choice.version)
     return sampled
 
 
-def _load(choice: PolicyChoice, model: Model, folder: RunFolder) -> Any:
-    """Returns the weights, as `Model.spread` expects them."""
-    if not choice.step:
+def _load(choice: PolicyChoice, model: Model) -> Any:
+    """Returns the trained weights, as `Model.spread` expects them."""
+    if choice.checkpoint is None:
         return model.initial_params()
-    if model.adapters is None:
-        assert choice.source is not None, "a checkpoint of the run is a source"
-        return stored_weights.load(choice.source, model.policy, model.layout, step=choice.step)
-    with Checkpoints(folder.checkpoints, max_to_keep=1, read_only=True) as checkpoints:
-        return checkpoints.restore_params(choice.step, model.abstract_params())
+    directory, number = choice.checkpoint
+    with Checkpoints(directory, max_to_keep=1, read_only=True) as checkpoints:
+        return checkpoints.restore_params(number, model.abstract_params())
