@@ -425,6 +425,7 @@ COMMANDS = [
     ("export --model=nowhere --out={}", "nowhere"),
     ("view {}", "is not a run folder"),
     ("results {}", "{}"),
+    ("replay {} --episode=step_1/0 --turn=1", "{} has no recorded episodes"),
 ]
 
 # Program that imports the modules of all commands once and runs each command in a fork.

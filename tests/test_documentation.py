@@ -134,7 +134,7 @@ def parse_flags(module, arguments):
     if any(a.startswith("--config=") for a in arguments):
         # this statement raises an error if the file is missing
         assert values["config"].value.to_dict()
-    assert not rest or module.endswith(("results", "view")), (module, rest)
+    assert not rest or module.endswith(("results", "view", "replay")), (module, rest)
 
 
 def flag_definitions(module):

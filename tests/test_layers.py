@@ -58,6 +58,7 @@ LEVELS = {
     "export": 7,
     "view": 7,
     "serve": 7,
+    "replay": 7,
 }
 # Maps each package to the packages that it may import, besides the standard library and itself.
 ONLY = {

@@ -25,7 +25,7 @@ from agentgym_jax.trajectory import Outcome, Trajectory
 # Evaluation uses separate random keys that are the same at every step of a run, so two evaluations
 # differ only by the policy. Training steps are numbered from 0, so no training key equals an
 # evaluation key.
-_KEY_STEP = -1
+KEY_STEP = -1
 _POLL_S = 0.25
 _TICKET = "repeated task"
 
@@ -66,14 +66,13 @@ def evaluate(
     Raises:
       ServerUnavailable: A server no longer serves any task.
     """
-    greedy = dataclasses.replace(sampling, temperature=0.0, top_k=0, top_p=1.0)
-    options_of_samples = [sampling] * settings.samples + [greedy] * settings.greedy
+    options_of_samples = [sampling] * settings.samples + [sampling.greedy()] * settings.greedy
     requests = [
         EpisodeRequest(
             task=task,
             sample=sample,
             seed=seed,
-            step=_KEY_STEP,
+            step=KEY_STEP,
             limits=EpisodeLimits(
                 max_turns=max_turns[task.environment],
                 max_tokens=sampling.max_tokens,

@@ -32,6 +32,8 @@ from agentgym_jax.learner.update import make_update, put_batch, put_limit, put_p
 from agentgym_jax.telemetry.metrics_file import MetricWriter
 from agentgym_jax.text.chat import EncodedConversation
 
+WARM_START = "warm_start"  # folder of the warm start in a run folder
+
 
 def parse(config: Mapping[str, Any]) -> SupervisedSettings:
     """Parses a plain config and checks all its sections."""
@@ -64,9 +66,9 @@ def warm_start(run: Run, parts: Parts, params: Any) -> Any:
     It trains once on the conversations in `parts.data`, and later reads the folder `warm_start`.
     """
     settings, model = parts.settings.sft, parts.model
-    folder, phase = run.folder.path / "warm_start", "warm start (SFT)"
+    folder, phase = run.folder.path / WARM_START, "warm start (SFT)"
     folder.mkdir(exist_ok=True)
-    directory = run.folder.permanent / "warm_start" / "checkpoints"
+    directory = run.folder.permanent / WARM_START / "checkpoints"
     directory.parent.mkdir(exist_ok=True)
     with Checkpoints(directory, max_to_keep=1) as checkpoints:
         if checkpoints.newest == settings.steps:

@@ -145,7 +145,9 @@ class SampledRows:
 
 
 def _key(request: EpisodeRequest, branch: int = 0) -> np.ndarray:
-    return episode_key(request.seed, request.step, request.task.item_id, request.sample, branch)
+    continuation = "" if request.continuation is None else request.continuation.key
+    keyed = (request.seed, request.step, request.task.item_id, request.sample, branch)
+    return episode_key(*keyed, continuation=continuation)
 
 
 class PromptTooLongError(Exception):

@@ -14,6 +14,7 @@ from agentgym_jax.client.answers import Observation
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.pool import EnvPool, Reply, ReplyKind
 from agentgym_jax.rollout.agents import AgentRows, Moment
+from agentgym_jax.rollout.continuation import ContinuedEpisode
 from agentgym_jax.rollout.episode import (
     AgentTurn,
     Append,
@@ -44,6 +45,7 @@ class _Slot:
     observation: Observation | None = None
     row: int | None = None
     has_session: bool = False  # True from the request of a reset to the end of the attempt
+    has_begun: bool = False  # True once the episode has the first observation of the attempt
     started: float = 0.0
 
 
@@ -238,12 +240,13 @@ class RunningEpisodes:
         task = slot.request.task
         slot.started = time.perf_counter()
         slot.episode = self._new_episode(slot.request)
-        slot.has_session = True
+        slot.has_session, slot.has_begun = True, False
         self._in_reset.add(index)
         self._pool.start(self._ticket(index), task.environment, task.data_idx, slot.attempts.pauses)
 
     def _new_episode(self, request: EpisodeRequest) -> Episode:
-        return Episode(
+        kind = Episode if request.continuation is None else ContinuedEpisode
+        return kind(
             request,
             renderer=self._rows.renderer,
             preamble=self._c.environments[request.task.environment].preamble,
@@ -292,8 +295,12 @@ class RunningEpisodes:
             assert slot.observation is not None  # the answer to the reset has set it
             slot.row = self._rows.open(slot.request)
             self._row_slot[slot.row] = index
-            episode, text = slot.episode, slot.observation.text
-            self._obey(index, episode.resume() if episode.num_turns else episode.begin(text))
+            if slot.has_begun:
+                command: Command = slot.episode.resume()
+            else:
+                slot.has_begun = True
+                command = slot.episode.begin(slot.observation.text)
+            self._obey(index, command)
 
     def _take_turn(self, turn: AgentTurn) -> None:
         index = self._row_slot[turn.row]

@@ -57,6 +57,28 @@ class EpisodeLimits:
 
 
 @dataclasses.dataclass(frozen=True)
+class Continuation:
+    """Recorded beginning of an episode that is repeated before the agent takes a turn.
+
+    Attributes:
+      recorded: Recorded episode; it has one branch and at least `turn` turns.
+      turn: Number of the first turn that is not repeated, from 1.
+      forced: Turn that replaces the recorded one, and its action; None if the agent takes the turn.
+      number: Number of the continuation; 0 has the random key of the recorded episode.
+    """
+
+    recorded: Trajectory
+    turn: int
+    forced: "tuple[AgentTurn, ParsedAction] | None" = None
+    number: int = 0
+
+    @property
+    def key(self) -> str:
+        """Returns the text that tells the random key from that of the recorded episode."""
+        return f"turn {self.turn}/{self.number}" if self.number else ""
+
+
+@dataclasses.dataclass(frozen=True)
 class EpisodeRequest:
     """Request for one episode. Task, sample, seed and step define the random key.
 
@@ -68,6 +90,7 @@ class EpisodeRequest:
       limits: Limits that cut the episode.
       sampling: Sampling options of the sampler.
       turn_versions: Version of the weights that each turn waits for; empty if no turn waits.
+      continuation: Recorded beginning to repeat (continuation.py); None for a new episode.
     """
 
     task: Task
@@ -77,6 +100,7 @@ class EpisodeRequest:
     limits: EpisodeLimits
     sampling: SamplingOptions
     turn_versions: tuple[int, ...] = ()
+    continuation: Continuation | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,6 +29,10 @@ class SamplingOptions:
     top_k: Annotated[int, Range(0, unit="tokens")] = 0
     top_p: Annotated[float, Range(above=0, at_most=1)] = 1.0
 
+    def greedy(self) -> "SamplingOptions":
+        """Returns these options with greedy sampling."""
+        return dataclasses.replace(self, temperature=0.0, top_k=0, top_p=1.0)
+
 
 @dataclasses.dataclass(frozen=True)
 class SampledTurn:
@@ -41,10 +45,17 @@ class SampledTurn:
     version: int  # version of the weights
 
 
-def episode_key(seed: int, step: int, item_id: str, sample: int, branch: int = 0) -> np.ndarray:
-    """Returns the random key of a branch of an episode, uint32 [2]: 64 bits of a hash."""
-    text = f"{seed}/{step}/{item_id}/{f'{branch}/' if branch else ''}{sample}".encode()
-    return np.frombuffer(hashlib.sha256(text).digest()[:8], np.uint32).copy()
+def episode_key(
+    seed: int, step: int, item_id: str, sample: int, branch: int = 0, *, continuation: str = ""
+) -> np.ndarray:
+    """Returns the random key of a branch of an episode, uint32 [2]: 64 bits of a hash.
+
+    A non-empty `continuation` gives another key, for a repeated episode that continues differently.
+    """
+    text = f"{seed}/{step}/{item_id}/{f'{branch}/' if branch else ''}{sample}"
+    if continuation:
+        text += f"/{continuation}"
+    return np.frombuffer(hashlib.sha256(text.encode()).digest()[:8], np.uint32).copy()
 
 
 def check_buckets(

@@ -13,6 +13,7 @@ from absl import logging
 from agentgym_jax.client.transport import Transport
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.viewer import records
+from agentgym_jax.viewer.replays import replay_files
 from agentgym_jax.viewer.report import make_bundle, packed, page
 from agentgym_jax.viewer.summary import summarise_run
 from agentgym_jax.viewer.worlds import worlds_of
@@ -35,6 +36,7 @@ class LiveRun:
         """Returns a text that changes whenever the data of the page change."""
         paths = [self._folder.metrics_path]
         paths += [file.path for file in records.trajectory_files(self._folder.trajectories)]
+        paths += replay_files(self._folder)
         stamps = [_stamp(path) for path in paths if path.exists()]
         return f"{len(stamps)}-{hash(tuple(stamps)) & 0xFFFFFFFF:x}"
 

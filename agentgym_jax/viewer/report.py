@@ -26,7 +26,8 @@ _PAGE = pathlib.Path(__file__).parent / "page"
 # Scripts in the order of their dependencies.
 _BASE = ("dom.js", "data.js", "charts.js")
 _RUN_PAGE = ("overview.js", "filters.js", "list.js")
-_EPISODE_PAGE = ("tokens.js", "babyai.js", "textcraft.js", "sciworld.js", "worlds.js", "episode.js")
+_WORLDS = ("babyai.js", "textcraft.js", "sciworld.js", "worlds.js")
+_EPISODE_PAGE = ("replay.js", "tokens.js", *_WORLDS, "episode.js")
 SCRIPTS = (*_BASE, *_RUN_PAGE, *_EPISODE_PAGE, "compare.js", "app.js")
 _LEVEL = 6  # compression level; level 9 saves 3 % and takes four times as long
 

@@ -10,6 +10,7 @@ from agentgym_jax.telemetry.metrics_file import read_metrics
 from agentgym_jax.viewer.early_warnings import early_warnings
 from agentgym_jax.viewer.panels import panels_of
 from agentgym_jax.viewer.records import TrajectoryFile
+from agentgym_jax.viewer.replays import episode_credits, replay_command
 from agentgym_jax.viewer.series import Run, visible_time_shares
 
 # Optional metrics of figures, in addition to `Panel.needs`.
@@ -45,6 +46,8 @@ def summarise_run(
         ],
         "episodes": episode_columns([row for part in rows for row in part]),
         "groups": _task_groups(_value(config, "environments") or {}),
+        "credits": episode_credits(folder),
+        "replay": replay_command(folder) if config else "",
     }
 
 

@@ -8,6 +8,7 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 import threading
 
@@ -395,3 +396,25 @@ def test_a_page_follows_a_run_in_progress(tab, learning_run, make_record):
         server.shutdown()
         thread.join()
         tab.goto("about:blank")
+
+
+def test_an_episode_shows_its_credits_and_the_command_of_a_replay(open_page, learning_run):
+    (learning_run / "replays").mkdir()
+    turns = [{"turn": 1, "credit": 0.5}, {"turn": 2, "credit": -0.25}, {"turn": 3, "credit": 0.0}]
+    document = {"episode": "step_000001/1", "turns": turns}
+    (learning_run / "replays" / "step_000001_1.json").write_text(json.dumps(document))
+    tab = open_page(learning_run, "#episode=step_000001/1")
+    tab.wait_for_selector("#turn-1")
+    assert "credit +0.5" in tab.inner_text("#turn-1") and "credit -0.25" in tab.inner_text(
+        "#turn-2"
+    )
+    command = tab.locator(".replay input")
+    assert command.input_value().endswith("--episode=step_000001/1 --every_turn")
+    tab.keyboard.press("n")
+    tab.keyboard.press("n")
+    expect(command).to_have_value(re.compile("--episode=step_000001/1 --turn=2 --branches=8$"))
+    tab.select_option("#shade", "credit")
+    assert "lowers it" in tab.inner_text(".shade-legend")
+    tab.goto(tab.url.partition("#")[0] + "#episode=step_000001/0")
+    tab.wait_for_selector("#turn-1")
+    expect(tab.locator(".shade-legend")).to_contain_text("has not been replayed")

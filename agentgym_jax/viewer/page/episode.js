@@ -29,6 +29,7 @@ class EpisodeView {
   render() {
     const { episode } = this;
     this.world = el("aside", { class: "world", "aria-label": "World" });
+    this.command = el("div", { class: "replay" });
     this.cards = [this.startCard(), ...episode.turns.map((turn, k) => this.turnCard(turn, k))];
     this.element.replaceChildren(
       this.head(),
@@ -43,7 +44,7 @@ class EpisodeView {
     const { row } = this.episode;
     const facts = [
       [row.kind === "eval" ? "evaluation" : "step", String(row.step)],
-      ["task", row.item], row.group !== row.environment ? ["kind", row.group] : null,
+      ["episode", row.link], ["task", row.item], row.group !== row.environment ? ["kind", row.group] : null,
       ["sample", String(row.sample)], ["reward", short(row.reward)],
       this.episode.score !== row.reward ? ["score", short(this.episode.score)] : null,
       this.episode.judge ? ["judge", short(this.episode.judge[0])] : null,
@@ -62,7 +63,7 @@ class EpisodeView {
       el("div", { class: "bar" },
         shadePicker(this.values, this.shade, (shade) => this.setShade(shade)),
         this.siblingLinks(), this.compareButton()),
-      shadeLegend(this.values, this.shade));
+      shadeLegend(this.values, this.shade), this.command);
   }
 
   setShade(shade) {
@@ -121,6 +122,7 @@ class EpisodeView {
       this.isRepeat(k) ? el("span", { class: "badge cut" }, "repeat") : null,
       turn.reward ? el("span", { class: `badge ${turn.reward > 0 ? "good" : "bad"}` },
         `${turn.reward > 0 ? "+" : ""}${short(turn.reward)}`) : null,
+      creditBadge(this.store, this.episode, k),
     ];
     return this.card(k + 1, `Turn ${k + 1}`, badges, [
       el("h5", {}, "Action", turn.action === null ? null : el("code", {}, turn.action)),
@@ -181,6 +183,7 @@ class EpisodeView {
       if (k === this.turn) card.setAttribute("aria-current", "step");
       else card.removeAttribute("aria-current");
     });
+    put(this.command, replayCommand(this.store, this.episode, this.turn));
     if (!this.draw) return;
     put(this.world,
       el("h4", {}, this.turn ? `World after turn ${this.turn}` : "World at the start"), this.draw(this.turn),

@@ -5,6 +5,7 @@ const SHADES = {
   mask: { title: "mask", words: "trained on (sampled by the policy) · prompt · observation" },
   logprob: { title: "log-probability", words: "the darker, the less likely it was as sampled" },
   advantage: { title: "advantage", words: "blue: made more likely · orange: made less likely" },
+  credit: { title: "counterfactual credit", words: "blue: raises the success rate · orange: lowers it" },
   kl: { title: "KL from the reference", words: "blue: more likely than under the reference · orange: less" },
   gap: { title: "sampler-learner gap", words: "the darker, the more the two disagree about it" },
 };
@@ -36,11 +37,12 @@ class TokenValues {
     this.group = groupAdvantage(store, episode.row.i);
     this.isRecorded = Boolean(episode.advantages);
     this.advantage = nats(episode.advantages) || this.logprob.map(() => this.group.value);
+    this.credit = tokenCredits(store, episode);
     const difference = (key) =>
       episode[key] && this.logprob.map((v, i) => v - episode[key][i] / 1000);
     this.kl = difference("reference_logprobs") || null;
     this.gap = difference("learner_logprobs") || null;
-    this.largest = Object.fromEntries(["advantage", "kl", "gap"].map((key) => [
+    this.largest = Object.fromEntries(["advantage", "credit", "kl", "gap"].map((key) => [
       key, Math.max(1e-9, ...(this[key] || [0]).map(Math.abs)),
     ]));
   }
@@ -49,6 +51,7 @@ class TokenValues {
   missing(shade) {
     if (shade === "kl" && !this.kl) return "This run's records hold no reference log-probabilities.";
     if (shade === "gap" && !this.gap) return "This run's records hold no learner log-probabilities.";
+    if (shade === "credit" && !this.credit) return "This episode has not been replayed from every turn: the command below does so.";
     if (shade === "advantage" && this.isHeldOut) return "Nothing is learned from an evaluation: it has no advantages.";
     return "";
   }
@@ -64,9 +67,9 @@ class TokenValues {
   /** Returns class and strength (0 to 1) of one token's background. */
   shade(shade, k) {
     if (shade === "logprob") return ["warm", 1 - Math.exp(this.logprob[k])];
-    if (!["advantage", "kl", "gap"].includes(shade) || !this[shade]) return ["", 0];
+    if (!["advantage", "credit", "kl", "gap"].includes(shade) || !this[shade]) return ["", 0];
     const value = this[shade][k];
-    const strength = Math.abs(value) / (shade === "advantage" ? Math.max(1, this.largest.advantage) : this.largest[shade]);
+    const strength = Math.abs(value) / (["advantage", "credit"].includes(shade) ? Math.max(1, this.largest[shade]) : this.largest[shade]);
     return [shade === "gap" ? "warm" : value >= 0 ? "more" : "less", Math.sqrt(strength)];
   }
 
@@ -74,6 +77,7 @@ class TokenValues {
   words(k) {
     const parts = [`p ${short(Math.exp(this.logprob[k]))}`, `log-prob ${short(this.logprob[k])}`];
     if (this.isRecorded) parts.push(`advantage ${short(this.advantage[k])}`);
+    if (this.credit) parts.push(`credit ${short(this.credit[k])}`);
     if (this.kl) parts.push(`KL ${short(this.kl[k])}`);
     if (this.gap) parts.push(`gap ${short(this.gap[k])}`);
     return parts.join(" · ");
@@ -104,10 +108,12 @@ function readTokens(ids, kind, pieces) {
 function tokenTable(ids, first, values, pieces) {
   const texts = tokenTexts(ids, pieces);
   const heads = ["Token", "Id", "Log-probability", values.isRecorded ? "Advantage" : null,
+    values.credit ? "Credit" : null,
     values.kl ? "KL" : null, values.gap ? "Gap" : null].filter(Boolean);
   const line = (id, i) => el("tr", {},
     el("th", { scope: "row" }, texts[i]), el("td", {}, String(id)), el("td", {}, short(values.logprob[first + i])),
     values.isRecorded ? el("td", {}, short(values.advantage[first + i])) : null,
+    values.credit ? el("td", {}, short(values.credit[first + i])) : null,
     values.kl ? el("td", {}, short(values.kl[first + i])) : null,
     values.gap ? el("td", {}, short(values.gap[first + i])) : null);
   const details = el("details", { class: "table" }, el("summary", {}, `${plural(ids.length, "token")} as a table`));
@@ -132,7 +138,7 @@ function shadePicker(values, shade, onChange) {
 function shadeLegend(values, shade) {
   const missing = values.missing(shade);
   const words = missing || SHADES[shade].words || "";
-  const bars = { logprob: ["warm"], gap: ["warm"], advantage: ["less", "more"], kl: ["less", "more"] }[shade] || [];
+  const bars = { logprob: ["warm"], gap: ["warm"], advantage: ["less", "more"], credit: ["less", "more"], kl: ["less", "more"] }[shade] || [];
   return el("p", { class: "shade-legend" },
     missing ? null : bars.map((kind) => el("span", { class: `ramp ${kind}`, "aria-hidden": "true" })),
     shade === "mask" ? ["sampled", "prompt", "observation"].map((kind) =>

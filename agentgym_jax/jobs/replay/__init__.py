@@ -1,0 +1,1 @@
+"""Replays of recorded episodes that continue from a chosen turn."""
