@@ -12,26 +12,24 @@ _LARGEST_PARTS = 3  # parts of a step that are named
 
 def cost(run: Run, rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Returns pairs of label and value; `rows` are the recorded episodes."""
-    found = []
-    seconds = _seconds(run)
-    if seconds:
-        found.append(("Wall time", _duration(seconds)))
-        shares = visible_time_shares(run)[1] if run.has("time/iteration_s") else {}
-        means = {label: float(values.mean()) for label, values in shares.items()}
-        largest = sorted(means, key=means.__getitem__, reverse=True)[:_LARGEST_PARTS]
-        if largest:
-            words = ", ".join(f"{label} {100 * means[label]:.0f} %" for label in largest)
-            found.append(("Time of a step", words))
-    sampled = sum(row["tokens"] for row in rows)
-    if sampled:
-        found.append(("Sampled tokens", _count(sampled)))
     trained = sum(float(run.series(name)[1].sum()) for name in _TRAINED_TOKENS)
-    if trained:
-        found.append(("Trained tokens", _count(trained)))
     money = float(run.series("judge/cost")[1].sum())
-    if money:
-        found.append(("Price of the judge", f"{money:.4g}"))
-    return found
+    seconds = _seconds(run)
+    found = [
+        ("wall time", seconds and _duration(seconds)),
+        ("sampled tokens", _count(sum(row["tokens"] for row in rows))),
+        ("trained tokens", _count(trained)),
+        ("price of the judge", money and f"{money:.4g}"),
+    ]
+    return [(label, value) for label, value in found if value]
+
+
+def time_of_a_step(run: Run) -> str:
+    """Returns the largest parts of a step in words; empty if no times were logged."""
+    shares = visible_time_shares(run)[1] if run.has("time/iteration_s") else {}
+    means = {label: float(values.mean()) for label, values in shares.items()}
+    largest = sorted(means, key=means.__getitem__, reverse=True)[:_LARGEST_PARTS]
+    return ", ".join(f"{label} {100 * means[label]:.0f} %" for label in largest)
 
 
 def _seconds(run: Run) -> float:
@@ -51,7 +49,8 @@ def _duration(seconds: float) -> str:
 
 
 def _count(number: float) -> str:
+    """Returns a count in words; empty for 0."""
     for size, sign in ((1e9, "billion"), (1e6, "million")):
         if number >= size:
             return f"{number / size:.3g} {sign}"
-    return f"{number:,.0f}"
+    return f"{number:,.0f}" if number else ""

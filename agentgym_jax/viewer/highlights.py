@@ -82,11 +82,13 @@ def highlights(
         ),
         *_error(places),
     ]
-    return [item for i, item in enumerate(found) if item["episode"] not in _numbers(found[:i])]
-
-
-def _numbers(items: Sequence[Mapping[str, Any]]) -> set[int]:
-    return {item["episode"] for item in items}
+    # an episode is listed again only next to another one
+    listed = [{item["episode"] for item in found[:i]} for i in range(len(found))]
+    return [
+        item
+        for item, before in zip(found, listed, strict=True)
+        if item["other"] is not None or item["episode"] not in before
+    ]
 
 
 def _places(files: Sequence[TrajectoryFile], rows: Sequence[Sequence[Row]]) -> Iterator[Place]:

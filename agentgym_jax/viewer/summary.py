@@ -8,7 +8,7 @@ from typing import Any
 from agentgym_jax.run_folder import RunFolder, flatten
 from agentgym_jax.telemetry.metrics import lookup
 from agentgym_jax.telemetry.metrics_file import read_metrics
-from agentgym_jax.viewer.costs import cost
+from agentgym_jax.viewer.costs import cost, time_of_a_step
 from agentgym_jax.viewer.early_warnings import early_warnings
 from agentgym_jax.viewer.evaluations import (
     Evaluation,
@@ -74,7 +74,7 @@ def page_of(run: OpenRun) -> dict[str, Any]:
     max_gap = value_of(run.config, "learner", "max_logprob_gap")
     return {
         "name": run.folder.path.name,
-        "facts": _facts(run.config, run.provenance),
+        "facts": _facts(run),
         "config": [[key, json.dumps(value)] for key, value in flatten(run.config).items()],
         "provenance": [
             [key, value if isinstance(value, str) else json.dumps(value)]
@@ -95,7 +95,8 @@ def page_of(run: OpenRun) -> dict[str, Any]:
     }
 
 
-def _facts(config: Any, provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _facts(run: OpenRun) -> list[tuple[str, str]]:
+    config, provenance = run.config, run.provenance
     facts = [
         ("Algorithm", value_of(config, "algorithm", "name")),
         ("Model", value_of(config, "model", "source")),
@@ -108,6 +109,7 @@ def _facts(config: Any, provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
         facts.append(("Commit", provenance["git"]["commit"][:10] + dirty))
     facts.append(("Started", provenance.get("time")))
     facts.append(("Devices", ", ".join(provenance.get("devices", ()))))
+    facts.append(("Time of a step", time_of_a_step(run.metrics)))
     return [(name, str(value)) for name, value in facts if value not in (None, "")]
 
 

@@ -14,6 +14,7 @@ from agentgym_jax.viewer.series import Run
 
 GOOD, OPEN, BAD = "good", "open", "bad"
 _SIGNIFICANT = 0.05  # largest p-value of a clear difference
+_FEW_TASKS = 6  # with fewer tasks no difference is clear (5 tasks: the smallest p-value is 6 %)
 _ENDS = 5  # steps in the means at the start and at the end of a curve
 _NO_EVALUATION = (
     "Set evaluation.at_start=True and evaluation.every, or evaluate two checkpoints, for a verdict."
@@ -145,13 +146,16 @@ def _percent(share: float) -> str:
 
 
 def _difference_words(change: Mapping[str, Any]) -> str:
+    if change["tasks"] < _FEW_TASKS:
+        return f"{_points(change['difference'])} points, too few tasks for a verdict"
     difference, low, high = (_points(x) for x in (change["difference"], *change["interval"]))
     p_value = _p_words(change["p_value"])
     return f"{difference} points, 95 % interval {low} to {high}, p {p_value}"
 
 
 def _points(share: float) -> str:
-    return f"{100 * share:+.0f}".replace("-", "\N{MINUS SIGN}")
+    rounded = round(100 * share)
+    return f"{rounded:+d}".replace("-", "\N{MINUS SIGN}") if rounded else "0"
 
 
 def _p_words(p_value: float) -> str:

@@ -31,13 +31,13 @@ function extent(values) {
 }
 
 function verticalRange(series, unit) {
-  const values = series.flatMap((s) => s.values);
+  const values = series.flatMap((s) => s.values.concat((s.intervals || []).flatMap(([, lower, upper]) => [lower, upper])));
   if (!values.length) return { low: 0, high: 1, isLog: false };
   let [low, high] = extent(values);
   const isLog = low > 0 && high / low > 500;
   if (isLog) return { low, high, isLog };
   if (low > 0 && low < high * 0.7) low = 0;
-  if (unit && unit.startsWith("share")) [low, high] = [0, high > 0.4 ? Math.max(1, high) : high * 1.1];
+  if (unit && unit.startsWith("share")) [low, high] = [0, high > 0.4 || high === 0 ? Math.max(1, high) : high * 1.1];
   if (low === high) [low, high] = [low - Math.abs(low || 1) * 0.5, high + Math.abs(high || 1) * 0.5];
   return { low, high, isLog };
 }

@@ -57,10 +57,13 @@ function sharedCharts(runs, onStep) {
   const found = new Map();
   runs.forEach((run, i) => run.panels.filter((panel) => panel.metrics && panel.file !== "groups").forEach((panel) => {
     panel.metrics.forEach((name, k) => {
-      if (!found.has(name)) found.set(name, { title: panel.title, label: panel.labels[k], unit: panel.unit, series: [], isAlone: panel.metrics.length === 1 });
+      if (!found.has(name)) found.set(name, { title: panel.title, label: panel.labels[k], unit: panel.unit, series: [] });
       found.get(name).series.push({ ...named(name, run.metrics, "AB"[i]), colour: i === 0 ? 0 : 3 });
     });
   }));
-  return [...found.values()].map(({ title, label, unit, series, isAlone }) =>
-    chart({ title: isAlone ? title : `${title}: ${label}`, unit, series, onStep }));
+  const all = [...found.values()];
+  return all.map(({ title, label, unit, series }) => {
+    const isAlone = all.filter((other) => other.title === title).length === 1;
+    return chart({ title: isAlone ? title : `${title}: ${label}`, unit, series, onStep });
+  });
 }

@@ -14,14 +14,13 @@ function showOverview(store, go) {
     verdictCard(verdict, CHANGES, [(change) => `step ${change.step_a}`, (change) => `step ${change.step_b}`]),
     headline(store),
     el("div", { class: "two" },
-      results.length ? groupSection(results, CHANGES, ["Before", "After"], onGroup) : null,
+      results.length ? el("div", {}, groupSection(results, CHANGES, ["Before", "After"], onGroup), evaluationSection(index.evaluations, go)) : null,
       highlightSection(store)),
     warningPanel(index.warnings, go),
     el("h3", {}, "Curves"),
     el("div", { class: "charts" }, index.panels.map((panel) => panelChart(panel, index.metrics, onStep))),
     index.panels.length ? null : el("p", { class: "quiet" }, "No metrics yet."),
     metricPicker(index.metrics, onStep),
-    evaluationSection(index.evaluations, go),
   );
 }
 
@@ -70,16 +69,15 @@ function highlightSection(store) {
 
 /** Lists all evaluations with their intervals, the newest first. */
 function evaluationSection(evaluations, go) {
-  if (!evaluations.length) return null;
   const heads = ["Step", "Decoding", "Solved", "95 % interval", "Tasks", "Episodes", "Invalid", "Score", "Turns"];
   const line = (e) => el("tr", {},
     el("th", { scope: "row" }, el("button", { type: "button", class: "plain", on: {
-      click: () => go({ view: "episodes", filters: { kind: "eval", from: e.step, to: e.step } }) } }, `evaluation ${e.step}`)),
+      click: () => go({ view: "episodes", filters: { kind: "eval", from: e.step, to: e.step } }) } }, String(e.step))),
     [e.mode, percent(e.success), intervalWords(e.success_interval), e.tasks, e.episodes, e.invalid, short(e.score_mean), short(e.turns_mean)]
       .map((value, i) => el("td", { "data-label": heads[i + 1] }, String(value))));
   return el("section", { "aria-labelledby": "evaluations-title" },
     el("h3", { id: "evaluations-title" }, "Evaluations"),
-    el("table", { class: "numbers-table" }, tableHead(heads), el("tbody", {}, [...evaluations].reverse().map(line))));
+    numbersTable(heads, [...evaluations].reverse().map(line)));
 }
 
 function warningPanel(warnings, go) {

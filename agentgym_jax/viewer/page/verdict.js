@@ -3,7 +3,8 @@
 // Sign and words of a level, for a change of one run and for the difference of two runs.
 const CHANGES = { good: ["▲", "clear gain"], bad: ["▼", "clear loss"], open: ["●", "no clear change"] };
 const DIFFERENCES = { good: ["▲", "B is better"], bad: ["▼", "A is better"], open: ["●", "no clear difference"] };
-const SHOWN_GROUPS = 12;
+const SHOWN_ROWS = 12; // rows of a table before the others are hidden
+const FEW_TASKS = 5; // with fewer tasks, an interval of a difference says nothing
 
 /** Formats a difference of shares as whole points with a sign. */
 function points(value) {
@@ -92,25 +93,30 @@ function groupTable(result, words, heads, onGroup) {
   const isPaired = result.difference !== undefined;
   const order = (g) => (g.success_b === null ? -1 : g.success_b);
   const groups = [...result.groups].sort((a, b) => order(b) - order(a) || a.group.localeCompare(b.group));
-  const body = el("tbody", {}, groups.map((group, i) => groupRow(group, words, heads, isPaired, onGroup, i >= SHOWN_GROUPS)));
-  const hidden = groups.length - SHOWN_GROUPS;
-  const more = hidden > 0 ? el("button", { type: "button", class: "plain", on: { click: () => {
-    body.querySelectorAll("tr").forEach((row) => (row.hidden = false));
-    more.remove();
-  } } }, `Show all ${groups.length} groups`) : null;
-  return [
-    el("table", { class: "numbers-table" },
-      el("thead", {}, el("tr", {}, ["Group", "Tasks", ...(isPaired ? heads : ["Solved"]), isPaired ? "Intervals, 0 to 100 %" : "Interval, 0 to 100 %",
-        isPaired ? "Difference" : null].filter(Boolean).map((head) => el("th", { scope: "col" }, head)))),
-      body), more];
+  const columns = ["Group", "Tasks", ...(isPaired ? heads : ["Solved"]), isPaired ? "Intervals, 0 to 100 %" : "Interval, 0 to 100 %",
+    isPaired ? "Difference" : null].filter(Boolean);
+  return numbersTable(columns, groups.map((group) => groupRow(group, words, heads, isPaired, onGroup)));
 }
 
-function groupRow(group, words, heads, isPaired, onGroup, isHidden) {
+/** Shows a table; a long one shows its first rows until a button shows all of them. */
+function numbersTable(heads, rows) {
+  rows.forEach((row, i) => (row.hidden = i >= SHOWN_ROWS));
+  const table = el("table", { class: "numbers-table" },
+    el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, rows));
+  if (rows.length <= SHOWN_ROWS) return table;
+  const more = el("button", { type: "button", class: "plain", on: { click: () => {
+    rows.forEach((row) => (row.hidden = false));
+    more.remove();
+  } } }, `Show all ${rows.length}`);
+  return [table, more];
+}
+
+function groupRow(group, words, heads, isPaired, onGroup) {
   const cell = (label, rate, interval) => el("td", { "data-label": label },
     wholePercent(rate), el("small", {}, ` ${intervalWords(interval)}`));
   const sides = [{ rate: group.success_a, interval: group.interval_a, kind: "before" },
     { rate: group.success_b, interval: group.interval_b, kind: "after" }];
-  return el("tr", { hidden: isHidden },
+  return el("tr", {},
     el("th", { scope: "row" }, el("button", { type: "button", class: "plain", on: { click: () => onGroup(group.group) } }, group.group)),
     el("td", { "data-label": "Tasks" }, String(group.tasks)),
     isPaired ? cell(heads[0], group.success_a, group.interval_a) : null,
@@ -118,7 +124,7 @@ function groupRow(group, words, heads, isPaired, onGroup, isHidden) {
     el("td", { class: "plot" }, ratePlot(isPaired ? sides : sides.slice(1))),
     isPaired ? el("td", { "data-label": "Difference", class: `level-${group.level}` },
       el("strong", {}, points(group.difference)),
-      el("small", {}, ` ${points(group.interval[0])} to ${points(group.interval[1])} `),
+      group.tasks < FEW_TASKS ? null : el("small", {}, ` ${points(group.interval[0])} to ${points(group.interval[1])} `),
       group.level === "open" ? null : el("span", { class: "sign", "aria-hidden": "true" }, words[group.level][0]),
       group.level === "open" ? null : el("span", { class: "unseen" }, words[group.level][1])) : null);
 }
