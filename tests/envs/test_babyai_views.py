@@ -96,9 +96,11 @@ def test_the_state_lists_the_cells_that_the_latest_action_entered():
     assert len(way) > 1 and way[-1] == state["position"]
     for (x, y), (next_x, next_y) in itertools.pairwise(way):
         assert abs(x - next_x) + abs(y - next_y) == 1
-    standing = started("GoToRedBall", 3)
-    standing.step("turn left")
-    assert standing.state()["walked"] == []
+    moving = started("GoToObjS6", 1)
+    walks = [
+        moving.step(action) and moving.state()["walked"] for action in ("move forward", "turn left")
+    ]
+    assert len(walks[0]) == 1 and walks[1] == []
 
 
 def test_objects_are_listed_by_distance_and_then_by_row():

@@ -38,6 +38,11 @@ def test_the_first_solved_episode_of_a_group_is_listed_if_earlier_steps_failed(l
     assert "1 of 2 samples" in items["Informative group"]["why"]
 
 
+def test_a_group_that_was_solved_at_once_has_no_first_solved_episode(make_run, make_record):
+    records = [make_record(), make_record(turns=WON, outcome=Outcome.SUCCESS, sample=1)]
+    assert "First solved" not in found(make_run({"step_000001": records}))
+
+
 def test_parse_errors_loops_and_errors_are_listed(make_run, make_record):
     loop = [("turn left", "wall", 0.0)] * 4
     records = [
