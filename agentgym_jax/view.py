@@ -1,11 +1,13 @@
-r"""A run as one HTML page: curves, early warnings, and every episode turn by turn and token by
-token.
+r"""A run as one HTML page: verdict, curves, early warnings, and every episode turn by turn and token
+by token. Two runs: a page that compares them.
 
   python -m agentgym_jax.view runs/quickstart                 # writes runs/quickstart/report.html
   python -m agentgym_jax.view runs/quickstart --serve         # follows the run while it trains
+  python -m agentgym_jax.view runs/a runs/b                   # writes runs/b/comparison.html
 """
 
 import contextlib
+import pathlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -14,13 +16,16 @@ from absl import app, flags, logging
 from agentgym_jax import bucket
 from agentgym_jax.client.in_process import in_process_servers
 from agentgym_jax.client.transport import Transport
-from agentgym_jax.run_folder import RunFolderError
+from agentgym_jax.run_folder import RunFolder, RunFolderError
 from agentgym_jax.viewer.live import LiveRun, LiveServer
-from agentgym_jax.viewer.report import checked_folder, write_report
+from agentgym_jax.viewer.report import checked_folder, write_comparison, write_report
 from agentgym_jax.viewer.worlds import REPLAYED, WITH_BROWSER
 
 _OUT = flags.DEFINE_string(
-    "out", None, "File to write; by default report.html of the run folder, or RUN.html for a URL."
+    "out",
+    None,
+    "File to write; by default report.html of the run folder, or comparison.html of the second of "
+    "two. For a URL the default is RUN.html or comparison.html in the current folder.",
 )
 _SERVE = flags.DEFINE_bool("serve", False, "Serve a page that follows the run; write no file.")
 _HOST = flags.DEFINE_string("host", "127.0.0.1", "Address that --serve listens on.")
@@ -79,30 +84,44 @@ def serve(run: str, transports: Mapping[str, Transport], host: str, port: int) -
 
 
 def main(argv: Sequence[str]) -> None:
-    """Writes or serves the page of a run."""
-    if len(argv) != 2:
-        raise app.UsageError(f"expected one run folder, got {len(argv) - 1}: {' '.join(argv[1:])}")
+    """Writes or serves the page of a run, or writes the comparison of two runs."""
+    if len(argv) not in (2, 3):
+        raise app.UsageError(
+            f"expected one run folder, or two to compare; got {len(argv) - 1}: {' '.join(argv[1:])}"
+        )
     if not flags.FLAGS["verbosity"].present:
         logging.set_verbosity(logging.WARNING)
     if _SERVE.value and _OUT.value is not None:
         raise app.UsageError("--serve writes no file: leave out --out, or --serve")
-    run, out = argv[1], _OUT.value
-    limits = {"max_replays": _MAX_REPLAYS.value, "max_web_replays": _MAX_WEB_REPLAYS.value}
+    if _SERVE.value and len(argv) > 2:
+        raise app.UsageError("--serve follows one run: leave it out, or name one run")
     try:
-        if bucket.is_url(run):
-            if _SERVE.value:
-                raise ValueError(f"--serve cannot follow {run}: leave it out, or copy the folder")
-            folder = bucket.local_copy(run, with_trajectories=True)
-            run, out = str(folder), out or f"{folder.name}.html"
-        with replaying(run, **limits) as transports:
-            if _SERVE.value:
-                serve(run, transports, _HOST.value, _PORT.value)
-                return
-            written = write_report(run, out, transports=transports, **limits)
-        size = written.stat().st_size / 1e6
-        sys.stdout.write(f"wrote {written} ({size:.1f} MB)\n")
+        if _SERVE.value and bucket.is_url(argv[1]):
+            raise ValueError(f"--serve cannot follow {argv[1]}: leave it out, or copy the folder")
+        written = write_pages(argv[1:])
+        if written is not None:
+            size = written.stat().st_size / 1e6
+            sys.stdout.write(f"wrote {written} ({size:.1f} MB)\n")
     except (ValueError, OSError, RunFolderError) as error:
         sys.exit(f"view: {error}")
+
+
+def write_pages(runs: Sequence[str]) -> pathlib.Path | None:
+    """Writes the page of one run or the comparison of two; returns its path, or None if served."""
+    limits = {"max_replays": _MAX_REPLAYS.value, "max_web_replays": _MAX_WEB_REPLAYS.value}
+    folders = [str(bucket.local_copy(run, with_trajectories=True)) for run in runs]
+    is_remote = bucket.is_url(runs[-1])
+    with contextlib.ExitStack() as stack:
+        transports = [stack.enter_context(replaying(folder, **limits)) for folder in folders]
+        if _SERVE.value:
+            serve(folders[0], transports[0], _HOST.value, _PORT.value)
+            return None
+        if len(folders) == 2:
+            place = pathlib.Path() if is_remote else RunFolder(folders[1]).path
+            out = _OUT.value or place / "comparison.html"
+            return write_comparison(folders, out, transports=transports, **limits)
+        name = f"{pathlib.Path(folders[0]).name}.html" if is_remote else None
+        return write_report(folders[0], _OUT.value or name, transports=transports[0], **limits)
 
 
 if __name__ == "__main__":

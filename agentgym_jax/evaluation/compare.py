@@ -98,17 +98,31 @@ def compare(a: Result, b: Result) -> dict[str, Any]:
       NotComparableError: The manifests differ, or the results have no task in common.
     """
     check_comparable([a, b])
-    common = common_items(a, b)
-    if not common:
+    if not common_items(a, b):
         raise NotComparableError(f"{a.path} and {b.path} have no task in common")
-    sides = [[e for e in side.episodes if e.item_id in common] for side in (a, b)]
-    groups = {e.item_id: f"{e.environment} {e.group}" for e in sides[0]}
     old, new = a.document["decoding"], b.document["decoding"]
     shared = sorted(old.keys() & new.keys())
     return {
         "a": a.name,
         "b": b.name,
         "decoding": {key: (old[key], new[key]) for key in shared if old[key] != new[key]},
+        **compare_episodes(a.episodes, b.episodes),
+    }
+
+
+def compare_episodes(
+    a: Sequence[EpisodeScore],
+    b: Sequence[EpisodeScore],
+    label: Callable[[EpisodeScore], str] = lambda e: f"{e.environment} {e.group}",
+) -> dict[str, Any]:
+    """Returns the paired differences overall, by environment and by group, over common tasks.
+
+    `label` names the group of a task. A difference is None if no task has valid episodes in both.
+    """
+    common = {e.item_id for e in a} & {e.item_id for e in b}
+    sides = [[e for e in side if e.item_id in common] for side in (a, b)]
+    groups = {e.item_id: label(e) for e in sides[0]}
+    return {
         "overall": _difference(*sides),
         "environments": _difference_by(sides, lambda e: e.environment),
         "groups": _difference_by(sides, lambda e: groups[e.item_id]),

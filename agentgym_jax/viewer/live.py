@@ -15,7 +15,7 @@ from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.viewer import records
 from agentgym_jax.viewer.replays import replay_files
 from agentgym_jax.viewer.report import make_bundle, packed, page
-from agentgym_jax.viewer.summary import summarise_run
+from agentgym_jax.viewer.summary import open_run, page_of
 from agentgym_jax.viewer.worlds import worlds_of
 
 
@@ -41,13 +41,13 @@ class LiveRun:
         return f"{len(stamps)}-{hash(tuple(stamps)) & 0xFFFFFFFF:x}"
 
     def index(self) -> bytes:
-        """Returns the compressed summary of the run (`summarise_run`)."""
+        """Returns the compressed summary of the run (`page_of`)."""
         with self._lock:
             version = self.version()
             files = records.trajectory_files(self._folder.trajectories)
             rows = [self._rows_of(file.path) for file in files]
-        document = summarise_run(self._folder, files, rows)
-        return packed(document | {"pieces": {}, "replayed": [], "version": version})
+        document = page_of(open_run(self._folder, files, rows))
+        return packed(document | {"pieces": [{}], "replayed": [], "version": version})
 
     def bundle(self, name: str) -> bytes:
         """Returns the episodes and token texts of a file; raises KeyError for an unknown file."""

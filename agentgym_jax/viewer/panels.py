@@ -68,13 +68,16 @@ def _turn_limit(ax: Axes, run: Run, name: str, label: str, color: str) -> None:
     ax.step(*run.series(name), where="mid", color=color, lw=1.2, ls="--", label=label)
 
 
-def _band(ax: Axes, run: Run, name: str, color: str) -> None:
-    """Draws the confidence band of an evaluation metric at the steps that have both bounds."""
+def _intervals(ax: Axes, run: Run, name: str, color: str) -> None:
+    """Draws the confidence interval of an evaluation metric at the steps that have both bounds.
+
+    There is no band between two evaluations, because nothing was measured there.
+    """
     low_steps, low = run.series(f"{name}_low")
     high_steps, high = run.series(f"{name}_high")
     common, at_low, at_high = np.intersect1d(low_steps, high_steps, return_indices=True)
     if len(common):
-        ax.fill_between(common, low[at_low], high[at_high], color=color, alpha=0.18, lw=0)
+        ax.vlines(common, low[at_low], high[at_high], color=color, alpha=0.6, lw=1.4)
 
 
 def _shade_horizon(ax: Axes, run: Run) -> None:
@@ -108,31 +111,31 @@ def _percent_axis(ax: Axes) -> None:
 
 def _success(ax: Axes, run: Run) -> None:
     _shade_horizon(ax, run)
-    _smooth_line(ax, run, "rollout/success", "training", _BLUE)
-    _band(ax, run, "eval/success", _ORANGE)
-    _line(ax, run, "eval/success", "evaluation, sampled", _ORANGE)
-    _band(ax, run, "eval/success_greedy", _RED)
-    _line(ax, run, "eval/success_greedy", "evaluation, greedy", _RED)
+    _smooth_line(ax, run, "rollout/success", _LABELS["rollout/success"], _BLUE)
+    _intervals(ax, run, "eval/success", _ORANGE)
+    _line(ax, run, "eval/success", _LABELS["eval/success"], _ORANGE)
+    _intervals(ax, run, "eval/success_greedy", _RED)
+    _line(ax, run, "eval/success_greedy", _LABELS["eval/success_greedy"], _RED)
     _percent_axis(ax)
 
 
 def _turns(ax: Axes, run: Run) -> None:
-    _smooth_line(ax, run, "rollout/turns_mean", "turns used", _BLUE)
-    _line(ax, run, "eval/turns_mean", "evaluation, sampled", _ORANGE)
-    _line(ax, run, "eval/turns_mean_greedy", "evaluation, greedy", _RED)
+    _smooth_line(ax, run, "rollout/turns_mean", _LABELS["rollout/turns_mean"], _BLUE)
+    _line(ax, run, "eval/turns_mean", _LABELS["eval/turns_mean"], _ORANGE)
+    _line(ax, run, "eval/turns_mean_greedy", _LABELS["eval/turns_mean_greedy"], _RED)
     if run.has("horizon/turns"):
-        _turn_limit(ax, run, "horizon/turns", "turn limit", _BLACK)
+        _turn_limit(ax, run, "horizon/turns", _LABELS["horizon/turns"], _BLACK)
     ax.set_ylim(bottom=0)
 
 
 def _reward(ax: Axes, run: Run) -> None:
     _shade_horizon(ax, run)
-    _smooth_line(ax, run, "rollout/reward_mean", "training", _BLUE)
+    _smooth_line(ax, run, "rollout/reward_mean", _LABELS["rollout/reward_mean"], _BLUE)
 
 
 def _entropy(ax: Axes, run: Run) -> None:
     _shade_horizon(ax, run)
-    _line(ax, run, "policy/entropy", "entropy", _PURPLE)
+    _line(ax, run, "policy/entropy", _LABELS["policy/entropy"], _PURPLE)
     ax.set_ylim(bottom=0)
 
 
@@ -203,6 +206,15 @@ def _environment_turns(ax: Axes, run: Run) -> None:
 
 # Label of a metric in the legend of its panel.
 _LABELS = {
+    "rollout/success": "training",
+    "eval/success": "evaluation, sampled",
+    "eval/success_greedy": "evaluation, greedy",
+    "rollout/turns_mean": "turns used",
+    "eval/turns_mean": "evaluation, sampled",
+    "eval/turns_mean_greedy": "evaluation, greedy",
+    "horizon/turns": "turn limit",
+    "rollout/reward_mean": "training",
+    "policy/entropy": "entropy",
     "judge/score_mean": "training",
     "agentevol/explored": "explored",
     "agentevol/kept": "kept",
@@ -360,6 +372,19 @@ PANELS = (
         _environment_turns,
     ),
 )
+
+
+def label_of(metric: str) -> str:
+    """Returns the legend label of a metric in its panel: a phrase, a group or an environment."""
+    if metric in _LABELS:
+        return _LABELS[metric]
+    area, *middle, name = metric.split("/")
+    if not middle:
+        return name.replace("_", " ")
+    if middle[0] in ("success", "success_greedy"):  # eval/success/<group>
+        return f"{name}, greedy" if middle[0].endswith("greedy") else name
+    suffix = {"eval": ", evaluation", "horizon": ", limit"}.get(area, "")
+    return f"{middle[0]}{suffix}"
 
 
 def panels_of(run: Run) -> list[Panel]:

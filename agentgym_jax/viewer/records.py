@@ -92,6 +92,8 @@ def row_of(record: Record) -> dict[str, Any]:
         "sample": record["sample"],
         "outcome": record["outcome"],
         "reward": round(record["reward"], 4),
+        "score": round(record["score"], 4),
+        "advantage": _largest_advantage(record),
         "success": int(record["success"]),
         "turns": len(turns),
         "tokens": len(sampled),
@@ -102,6 +104,13 @@ def row_of(record: Record) -> dict[str, Any]:
         "entropy": round(-sum(sampled) / len(sampled), 3) if sampled else 0.0,
         "discarded": int(record.get("discarded", False)),
     }
+
+
+def _largest_advantage(record: Record) -> float | None:
+    """Returns the largest advantage of a sampled token; None if no advantages were recorded."""
+    if record.get("advantages") is None:
+        return None
+    return round(max(_select_actions(record, record["advantages"]), default=0.0), 4)
 
 
 def _select_actions(record: Record, values: Sequence[float]) -> list[float]:

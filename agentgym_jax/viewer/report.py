@@ -5,12 +5,13 @@ page's Content-Security-Policy names the only script by its hash, so no other sc
 """
 
 import base64
+import dataclasses
 import hashlib
 import html
 import json
 import pathlib
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import IO, Any
 
 import jinja2
@@ -19,13 +20,14 @@ from absl import logging
 from agentgym_jax.client.transport import Transport
 from agentgym_jax.run_folder import RunFolder, write_atomic
 from agentgym_jax.viewer import records
-from agentgym_jax.viewer.summary import summarise_run
+from agentgym_jax.viewer.comparison import PREFIXES, comparison_of
+from agentgym_jax.viewer.summary import OpenRun, open_run, page_of
 from agentgym_jax.viewer.worlds import WITH_BROWSER, chosen_for_replay, worlds_of
 
 _PAGE = pathlib.Path(__file__).parent / "page"
 # Scripts in the order of their dependencies.
 _BASE = ("dom.js", "data.js", "charts.js")
-_RUN_PAGE = ("overview.js", "filters.js", "list.js")
+_RUN_PAGE = ("verdict.js", "overview.js", "comparison.js", "config.js", "filters.js", "list.js")
 _WORLDS = ("babyai.js", "textcraft.js", "sciworld.js", "worlds.js")
 _EPISODE_PAGE = ("replay.js", "tokens.js", *_WORLDS, "episode.js")
 SCRIPTS = (*_BASE, *_RUN_PAGE, *_EPISODE_PAGE, "compare.js", "app.js")
@@ -67,33 +69,82 @@ def write_report(
       FileNotFoundError: `path` is not a run folder.
       ValueError: A file of the folder is damaged.
     """
+    run = read_run(path)
+    target = run.folder.report_path if out is None else pathlib.Path(out).expanduser()
+    part = PagePart(run, transports, _chosen(run, max_replays, max_web_replays))
+    return _write_page(target, run.folder.path.name, [part], page_of(run))
+
+
+def write_comparison(
+    paths: Sequence[str | pathlib.Path],
+    out: str | pathlib.Path,
+    *,
+    transports: Sequence[Mapping[str, Transport]],
+    max_replays: int,
+    max_web_replays: int = 0,
+) -> pathlib.Path:
+    """Writes the page that compares two run folders to `out`; returns the path.
+
+    `transports` has the servers of each run. Raises the errors of `write_report`.
+    """
+    runs = [read_run(path) for path in paths]
+    parts = [
+        PagePart(run, servers, _chosen(run, max_replays, max_web_replays), prefix)
+        for run, servers, prefix in zip(runs, transports, PREFIXES, strict=True)
+    ]
+    document = comparison_of(*runs)
+    return _write_page(pathlib.Path(out).expanduser(), document["name"], parts, document)
+
+
+@dataclasses.dataclass(frozen=True)
+class PagePart:
+    """A run inside a page, with the episodes to replay as pairs of file number and row number."""
+
+    run: OpenRun
+    transports: Mapping[str, Transport]
+    replays: Collection[tuple[int, int]]
+    prefix: str = ""  # precedes the names of the run's files
+
+
+def read_run(path: str | pathlib.Path) -> OpenRun:
+    """Reads a run folder; raises the errors of `write_report`."""
     folder = checked_folder(path)
-    target = folder.report_path if out is None else pathlib.Path(out).expanduser()
     files = records.trajectory_files(folder.trajectories)
     rows = [list(map(records.row_of, records.read_records(file.path))) for file in files]
-    chosen = chosen_for_replay(rows, max_replays)
-    chosen |= chosen_for_replay(rows, max_web_replays, WITH_BROWSER)
-    document = summarise_run(folder, files, rows)
+    return open_run(folder, files, rows)
+
+
+def _chosen(run: OpenRun, max_replays: int, max_web_replays: int) -> set[tuple[int, int]]:
+    chosen = chosen_for_replay(run.rows, max_replays)
+    return chosen | chosen_for_replay(run.rows, max_web_replays, WITH_BROWSER)
+
+
+def _write_page(
+    target: pathlib.Path, name: str, parts: Sequence[PagePart], document: Mapping[str, Any]
+) -> pathlib.Path:
+    """Writes a page with the bundles of all runs; adds token texts and replays to `document`."""
 
     def write(file: IO[str]) -> None:
-        before, after = page(folder.path.name, is_live=False)
+        before, after = page(name, is_live=False)
         file.write(before)
-        token_ids: set[int] = set()
         replayed: list[int] = []
+        pieces = []
         first = 0
-        for number, trajectory_file in enumerate(files):
-            wanted = {row for at, row in chosen if at == number}
-            bundle = make_bundle(trajectory_file, wanted, transports)
-            token_ids |= bundle.token_ids
-            replayed += [first + row for row in bundle.replayed]
-            first += len(rows[number])
-            _write_element(file, trajectory_file.name, bundle.document())
-        pieces = records.token_pieces(folder.tokenizer, sorted(token_ids))
-        _write_element(file, "index", document | {"pieces": pieces, "replayed": replayed})
+        for part in parts:
+            token_ids: set[int] = set()
+            for number, trajectory_file in enumerate(part.run.files):
+                wanted = {row for at, row in part.replays if at == number}
+                bundle = make_bundle(trajectory_file, wanted, part.transports)
+                token_ids |= bundle.token_ids
+                replayed += [first + row for row in bundle.replayed]
+                first += len(part.run.rows[number])
+                _write_element(file, part.prefix + trajectory_file.name, bundle.document())
+            pieces.append(records.token_pieces(part.run.folder.tokenizer, sorted(token_ids)))
+        _write_element(file, "index", {**document, "pieces": pieces, "replayed": replayed})
         file.write(after)
 
     write_atomic(target, write)
-    logging.info("%d episodes written to %s", sum(map(len, rows)), target)
+    logging.info("%s written", target)
     return target
 
 

@@ -87,6 +87,22 @@ def test_an_action_ends_with_the_move_that_completes_the_goal():
     assert compat.state()["carrying"] == "blue key"
 
 
+def test_the_state_lists_the_cells_that_the_latest_action_entered():
+    environment = started("GoToObjS6", 0)
+    before = environment.state()["position"]
+    environment.step("pickup blue key 1")
+    state = environment.state()
+    way = [before, *state["walked"]]
+    assert len(way) > 1 and way[-1] == state["position"]
+    for (x, y), (next_x, next_y) in itertools.pairwise(way):
+        assert abs(x - next_x) + abs(y - next_y) == 1
+    moving = started("GoToObjS6", 1)
+    walks = [
+        moving.step(action) and moving.state()["walked"] for action in ("move forward", "turn left")
+    ]
+    assert len(walks[0]) == 1 and walks[1] == []
+
+
 def test_objects_are_listed_by_distance_and_then_by_row():
     view = view_of(("red ball", 1, 2), ("red ball", 2, -1), ("blue key", 3, 0), ("red box", 1, 0))
     text = describe(view, 0, None).description

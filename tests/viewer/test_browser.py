@@ -17,7 +17,7 @@ import pytest
 
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.viewer.live import LiveRun, LiveServer
-from agentgym_jax.viewer.report import write_report
+from agentgym_jax.viewer.report import write_comparison, write_report
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
 sync_api = pytest.importorskip(
@@ -85,6 +85,113 @@ def test_the_overview_shows_warnings_and_curves(open_page, learning_run):
     tab.get_by_role("button", name="Parse errors").click()
     tab.wait_for_selector("#episodes:not([hidden])")
     assert tab.inner_text(".count") == "2 of 6 episodes"
+
+
+def test_the_overview_begins_with_the_verdict_and_what_to_look_at(open_page, learning_run):
+    tab = open_page(learning_run)
+    assert "No clear change" in tab.inner_text(".verdict h3")
+    assert "0 % (step 0) to 100 % (step 2) on 1 task" in tab.inner_text(".verdict")
+    group = tab.inner_text(".groups tbody tr")
+    assert "Unlock" in group and "0 %" in group and "100 %" in group and "+100" in group
+    rows = tab.locator("[aria-labelledby=evaluations-title] tbody tr").all_inner_texts()
+    assert [row.split()[:3] for row in rows] == [["2", "sampled", "100"], ["0", "sampled", "0"]]
+    tab.get_by_role("link", name="First solved").click()
+    tab.wait_for_url("**#episode=step_000002/0")
+    tab.goto(f"{tab.url.partition('#')[0]}#overview")
+    tab.locator(".highlights li", has_text="Newly solved").get_by_role(
+        "link", name="side by side"
+    ).click()
+    tab.wait_for_url("**#compare=eval_000000/0,eval_000002/0")
+
+
+def test_the_list_opens_at_the_newest_step(open_page, learning_run):
+    tab = open_page(learning_run, "#episodes")
+    steps = [line.split(" · ")[0] for line in lines(tab)]
+    assert steps == ["evaluation 2", "step 2", "step 2", "step 1", "step 1", "evaluation 0"]
+    tab.select_option("[name=sort]", "oldest")
+    assert lines(tab)[0].startswith("evaluation 0")
+
+
+def test_a_long_observation_is_folded_until_it_is_opened(open_page, make_run, make_record):
+    long = "\n".join(f"line {i}" for i in range(60))
+    record = make_record(turns=[("look", long, 0.0), ("wait", "short", 0.0)])
+    tab = open_page(make_run({"step_000001": [record]}), "#episode=step_000001/0")
+    text = tab.locator("#turn-1 pre.text").last
+    folded = text.bounding_box()["height"]
+    tab.get_by_role("button", name="Show all 60 lines").click()
+    assert text.bounding_box()["height"] > 3 * folded
+    assert tab.locator("#turn-2 .unfold").count() == 0
+
+
+def test_the_config_can_be_filtered(open_page, learning_run):
+    tab = open_page(learning_run)
+    tab.keyboard.press("g")
+    tab.wait_for_selector("#config:not([hidden])")
+    tab.get_by_label("Filter keys and values").fill("gap")
+    rows = tab.locator("#config tbody tr:visible").all_inner_texts()
+    assert [row.split() for row in rows] == [["learner"], ["learner.max_logprob_gap", "0.01"]]
+
+
+def test_the_turn_limit_is_drawn_as_steps_and_curves_have_words_as_labels(open_page, make_run):
+    metrics = {
+        step: {"rollout/turns_mean": 3, "horizon/turns": 4 if step < 3 else 8} for step in range(5)
+    }
+    tab = open_page(make_run({}, metrics))
+    chart = tab.locator(".chart", has_text="Turns and horizon")
+    assert chart.locator(".legend li").all_inner_texts() == ["turns used", "turn limit"]
+    line = chart.locator("path.stepped").get_attribute("d")
+    heights = [part.partition("H")[0].split(" ")[1] for part in line[1:].split("L")]
+    assert len(heights) == 5 and len(set(heights[:3])) == 1 and len(set(heights)) == 2
+
+
+def test_two_runs_are_compared(tab, learning_run, make_run, make_record, tmp_path):
+    lost = [make_record(item="babyai_64", turns=[("turn left", "wall", 0.0)])]
+    other = make_run({"eval_000002": lost}, {2: {"eval/success": 0.0}}, {"seed": 3}, name="other")
+    out = tmp_path / "comparison.html"
+    write_comparison([learning_run, other], out, transports=[{}, {}], max_replays=0)
+    tab.goto(f"file://{out}")
+    tab.wait_for_selector("html[data-ready]")
+    assert "B solves 0 % (step 2) and A 100 % (step 2)" in tab.inner_text(".verdict")
+    assert "seed" in tab.inner_text("#overview table.values")
+    curves = tab.locator(".chart", has_text="Solved tasks: training")
+    assert curves.locator(".legend").inner_text() == "A"
+    tab.locator(".task-lists a").first.click()
+    tab.wait_for_url("**#compare=a.eval_000002/0,b.eval_000002/0")
+    tab.wait_for_selector("table.compare")
+    heads = tab.locator("table.compare thead th").all_inner_texts()
+    assert "A, evaluation 2" in heads[1] and "B, evaluation 2" in heads[2]
+    tab.keyboard.press("e")
+    tab.select_option("[name=run]", "1")
+    expect(tab.locator(".count")).to_have_text("1 of 7 episodes")
+
+
+def test_a_phone_shows_the_list_or_an_episode_with_its_drawing(browser, make_run, make_record):
+    state = {"level": "Level", "grid": GRID, "position": [1, 1], "facing": "right", "moves": 0}
+    state |= {"max_moves": 9, "carrying": None, "things": []}
+    turns = [("look", "a room\n" * 12, 0.0)] * 9
+    run = make_run({"step_000001": [make_record(turns=turns) | {"worlds": [state] * 10}]})
+    path = write_report(run, transports={}, max_replays=0)
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    tab = context.new_page()
+    tab.goto(f"file://{path}#episodes")
+    tab.wait_for_selector("html[data-ready]")
+    assert tab.locator("#filter-text").is_hidden() and tab.locator("#episode").is_hidden()
+    tab.get_by_role("button", name="Filters").click()
+    assert tab.locator("#filter-text").is_visible()
+    tab.locator(".list .line").click()
+    tab.wait_for_selector("#turn-9")
+    for _ in range(8):
+        tab.get_by_role("button", name="Next turn").click()
+    drawing = tab.locator(".grid-world").bounding_box()
+    turn = tab.locator("#turn-8 h4").bounding_box()
+    assert 0 < drawing["y"] and drawing["y"] + drawing["height"] < turn["y"] < 844
+    assert tab.evaluate("document.documentElement.scrollWidth") == 390
+    tab.get_by_role("link", name="List").click()
+    expect(tab.locator("#episode-list")).to_be_visible()
+    for view in ("overview", "compare", "config"):
+        tab.goto(f"file://{path}#{view}")
+        assert tab.evaluate("document.documentElement.scrollWidth") == 390, view
+    context.close()
 
 
 def test_filters_narrow_the_list_of_episodes(open_page, learning_run):
@@ -208,12 +315,15 @@ def test_the_grid_of_a_replayed_episode_is_drawn(open_page, make_run, make_recor
     state = {"level": "Level", "grid": GRID, "position": [1, 1], "facing": "right", "moves": 0}
     state |= {"max_moves": 9, "carrying": None, "things": [[2, 2, "green key"]]}
     moved = state | {"grid": [GRID[0], "WG  >>WG", *GRID[2:]], "position": [2, 1], "moves": 1}
+    moved |= {"walked": [[1, 2], [2, 2], [2, 1]]}
     run = make_run({"step_000001": [make_record() | {"worlds": [state, moved]}]})
     tab = open_page(run, "#episode=step_000001/0")
     label = tab.locator(".grid-world").get_attribute("aria-label")
     assert "column 1, row 1, facing right" in label and "green key" in label
     tab.keyboard.press("n")
     assert "column 2, row 1" in tab.locator(".grid-world").get_attribute("aria-label")
+    path = tab.locator(".grid-world .way").get_attribute("d")
+    assert path == "M1.5 1.5L1.5 2.5L2.5 2.5L2.5 1.5"  # through the cells that were entered
     assert tab.locator(".grid-world .wall").count() == 12
     assert tab.locator(".grid-world .thing.green").count() == 1
 

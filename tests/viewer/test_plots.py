@@ -103,7 +103,7 @@ def test_every_horizon_stage_is_labelled_in_the_background():
 def test_training_sampled_and_greedy_success_are_distinguished():
     ax = drawn("success", [RL | EVALUATION] * 20)
     assert labels(ax) == ["training, mean of 10 steps", "evaluation, sampled", "evaluation, greedy"]
-    assert len(ax.collections) == 1  # the band is drawn only for steps with both of its ends
+    assert len(ax.collections) == 1  # intervals are drawn only for steps with both bounds
 
 
 def test_a_gap_of_exactly_zero_keeps_a_linear_axis():

@@ -35,7 +35,8 @@ def test_the_page_contains_every_episode_and_the_index(learning_run):
     assert sum(len(found[name]["episodes"]) for name in files) == 6
     assert len(found["index"]["episodes"]["reward"]) == 6
     assert ["Algorithm", "grpo"] in found["index"]["facts"]
-    assert found["index"]["groups"]["babyai"] == {"modulus": 40, "names": {"24": "Unlock"}}
+    assert found["index"]["episodes"]["group"]["table"] == ["Unlock"]
+    assert ["algorithm.name", '"grpo"'] in found["index"]["config"]
 
 
 def test_model_output_cannot_become_markup_of_the_page(learning_run, hostile):
@@ -95,6 +96,7 @@ def test_a_run_with_only_metrics_or_only_episodes_has_a_page(make_run, make_reco
     index = data(write(tmp_path / "only"))["index"]
     assert [panel["title"] for panel in index["panels"]] == ["Solved tasks"]
     assert index["files"] == [] and index["episodes"] == {}
+    assert index["verdict"]["title"] == "No evaluation"
 
 
 def test_a_folder_that_is_not_a_run_is_refused(tmp_path):
@@ -140,5 +142,6 @@ def test_values_that_are_not_finite_are_reported_by_their_steps_and_never_become
 def test_panels_distinguish_groups_environments_and_outcomes():
     line = {"eval/success/Pick": 0.5, "rollout/outcome/success": 7.0, "rollout/babyai/success": 0.2}
     found = {panel["title"]: panel for panel in panels(Run([{"step": 1} | line]))}
-    assert found["Solved tasks per group, evaluation"]["metrics"] == ["eval/success/Pick"]
+    groups = found["Solved tasks per group, evaluation"]
+    assert (groups["metrics"], groups["labels"]) == (["eval/success/Pick"], ["Pick"])
     assert found["Solved tasks per environment"]["metrics"] == ["rollout/babyai/success"]

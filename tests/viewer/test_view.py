@@ -24,6 +24,18 @@ def test_the_command_writes_the_page_into_the_run_folder(command, learning_run):
     assert (learning_run / "report.html").stat().st_size > 10_000
 
 
+def test_two_runs_are_compared_in_one_page(command, learning_run, make_run, make_record):
+    other = make_run({"eval_000002": [make_record(item="babyai_64")]}, name="other")
+    done = command(learning_run, other, "--max_replays=0")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"wrote {other}/comparison.html")
+
+
+def test_two_runs_cannot_be_served(command, learning_run):
+    done = command(learning_run, learning_run, "--serve")
+    assert done.returncode != 0 and "--serve follows one run" in done.stdout + done.stderr
+
+
 def test_a_folder_that_is_not_a_run_gives_an_error_of_one_line(command, tmp_path):
     done = command(tmp_path)
     assert done.returncode == 1

@@ -1,10 +1,10 @@
 // Views, links, keyboard shortcuts, colour scheme, and updates of a live run.
 
-const VIEWS = ["overview", "episodes", "compare"];
+const VIEWS = ["overview", "episodes", "compare", "config"];
 const POLL_MS = 2000;
 const KEYS = [
   ["j / k, ↓ / ↑", "next and previous episode"], ["n / p, → / ←", "next and previous turn"],
-  ["/", "search"], ["s", "next shading of the tokens"], ["o, e, c", "overview, episodes, compare"],
+  ["/", "search"], ["s", "next shading of the tokens"], ["o, e, c, g", "overview, episodes, compare, config"],
   ["t", "light, dark, or as the system"], ["Esc", "out of a field"], ["?", "these keys"],
 ];
 
@@ -50,9 +50,30 @@ class App {
       el("h2", { id: "episodes-title", class: "unseen" }, "Episodes"),
       filterForm(store, this.filters, (filters) => this.setFilters(filters)),
       el("div", { class: "panes" }, el("div", { class: "side" }, this.count, this.list.element), this.episode.element));
-    showOverview(store, go);
+    if (store.index.comparison) showComparison(store, go);
+    else showOverview(store, go);
+    showConfig(store.index);
     this.setFilters(this.filters);
+    put(byId("phone-bar"), this.filterButton(), this.turnButtons());
+    if (store.index.runs) document.body.dataset.pair = "";
     document.documentElement.dataset.ready = String(store.count);
+  }
+
+  /** Creates the button that shows the filters on a phone. */
+  filterButton() {
+    const button = el("button", { type: "button", class: "filter-toggle", "aria-expanded": "false", on: { click: () => {
+      const isOpen = byId("episodes").classList.toggle("filtering");
+      button.setAttribute("aria-expanded", String(isOpen));
+    } } }, "Filters");
+    return button;
+  }
+
+  /** Creates the controls of an open episode on a phone: back to the list, previous and next turn. */
+  turnButtons() {
+    const button = (label, words, onClick) => el("button", { type: "button", "aria-label": words, on: { click: onClick } }, label);
+    return el("div", { class: "turn-buttons", role: "group", "aria-label": "Episode" },
+      el("a", { class: "button to-list", href: "#episodes" }, "‹ List"),
+      button("‹ Turn", "Previous turn", () => this.turns(-1)), button("Turn ›", "Next turn", () => this.turns(1)));
   }
 
   setFilters(filters) {
@@ -76,13 +97,14 @@ class App {
 
   route() {
     const hash = readHash();
-    const view = "episode" in hash || "episodes" in hash ? "episodes" : "compare" in hash ? "compare" : "overview";
+    const view = "episode" in hash ? "episodes" : VIEWS.find((name) => name in hash) || "overview";
     for (const name of VIEWS) byId(name).hidden = name !== view;
     document.querySelectorAll("nav a").forEach((link) => {
       if (link.dataset.view === view) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     });
     document.body.dataset.view = view;
+    document.body.dataset.pane = "episode" in hash ? "episode" : "list"; // the part that a phone shows
     if (view === "compare") this.shown(this.compare.show((hash.compare || "").split(",").filter(Boolean)));
     if (view === "episodes") this.showEpisode(hash);
   }
@@ -119,6 +141,7 @@ class App {
       o: () => this.go({ view: "overview" }),
       e: () => this.go({ view: "episodes" }),
       c: () => this.go({ view: "compare" }),
+      g: () => this.go({ view: "config" }),
       t: nextTheme,
     }[event.key];
     if (!action || event.target.closest("pre[tabindex]") && event.key.startsWith("Arrow")) return undefined;

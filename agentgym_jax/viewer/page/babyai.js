@@ -72,7 +72,6 @@ function drawnAgent([x, y], facing) {
 function babyaiGrid(worlds, at) {
   const state = worlds[at];
   const [width, height] = [state.grid[0].length / 2, state.grid.length];
-  const way = worlds.slice(0, at + 1).map((w) => w.position);
   const things = gridThings(state);
   const described = things.filter((t) => t.kind !== "wall").map((t) => `${t.colour} ${t.kind}`);
   const label = `Grid of ${width} by ${height} cells. The agent is at column ${state.position[0]}, row ` +
@@ -81,14 +80,28 @@ function babyaiGrid(worlds, at) {
   const drawing = svg("svg", { class: "grid-world", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
     svg("rect", { class: "floor", width, height }),
     svg("rect", { class: "sight", ...sightOf(state.position, state.facing) }),
+    svg("path", { class: "way", d: walkedPath(worlds.slice(0, at + 1)) }),
     things.map(drawnThing),
-    svg("polyline", { class: "way", points: way.map(([x, y]) => `${x + 0.5},${y + 0.5}`).join(" ") }),
     drawnAgent(state.position, state.facing));
   return [
     drawing,
     el("p", { class: "quiet" }, `${state.level} · ${state.moves} of ${state.max_moves} moves · ` +
       (state.carrying ? `carries a ${state.carrying}` : "carries nothing")),
   ];
+}
+
+/** Returns the path through the cells that the agent entered; it is interrupted where they are unknown. */
+function walkedPath(worlds) {
+  let [x, y] = worlds[0].position;
+  let line = `M${x + 0.5} ${y + 0.5}`;
+  for (const world of worlds.slice(1)) {
+    for (const [nextX, nextY] of world.walked || [world.position]) {
+      const isNext = Math.abs(nextX - x) + Math.abs(nextY - y) <= 1;
+      line += `${isNext ? "L" : "M"}${nextX + 0.5} ${nextY + 0.5}`;
+      [x, y] = [nextX, nextY];
+    }
+  }
+  return line;
 }
 
 const SEEN = /There is a ([a-z]+ (?:(?:open|closed|locked) )?[a-z]+) \d+ (?:right in front of you (\d+) steps away|(\d+) steps in front of you and (\d+) steps to your (left|right))/g;
@@ -119,6 +132,6 @@ function babyaiView(text) {
         ? drawnThing({ kind: "wall", colour: "grey", x: half, y: VIEW - 1 - Number(wall[2]) }) : null,
       things.map((t) => drawnThing(place(t))),
       drawnAgent([half, VIEW - 1], "up")),
-    el("p", { class: "quiet" }, `As the agent is told it. ${carrying ? `Carries a ${carrying[1]}.` : "Carries nothing."}`),
+    el("p", { class: "quiet" }, `The agent's view, from the observation. ${carrying ? `Carries a ${carrying[1]}.` : "Carries nothing."}`),
   ];
 }

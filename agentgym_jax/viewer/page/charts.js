@@ -31,13 +31,13 @@ function extent(values) {
 }
 
 function verticalRange(series, unit) {
-  const values = series.flatMap((s) => s.values);
+  const values = series.flatMap((s) => s.values.concat((s.intervals || []).flatMap(([, lower, upper]) => [lower, upper])));
   if (!values.length) return { low: 0, high: 1, isLog: false };
   let [low, high] = extent(values);
   const isLog = low > 0 && high / low > 500;
   if (isLog) return { low, high, isLog };
   if (low > 0 && low < high * 0.7) low = 0;
-  if (unit && unit.startsWith("share")) [low, high] = [0, high > 0.4 ? Math.max(1, high) : high * 1.1];
+  if (unit && unit.startsWith("share")) [low, high] = [0, high > 0.4 || high === 0 ? Math.max(1, high) : high * 1.1];
   if (low === high) [low, high] = [low - Math.abs(low || 1) * 0.5, high + Math.abs(high || 1) * 0.5];
   return { low, high, isLog };
 }
@@ -99,11 +99,30 @@ function chart({ title, unit, series, isStacked, onStep }) {
   return figure;
 }
 
+/** Draws a curve: steps for a setting such as the turn limit, else lines with dots and intervals. */
 function curve(s, i, x, y) {
-  const line = svg("path", { class: `line c${i % 8}`, d: path(s.steps, s.values, x, y, s.nonfinite) });
+  const colour = colourOf(s, i);
+  if (s.isStepped) return svg("path", { class: `line stepped ${colour}`, d: stairs(s, x, y) });
+  const line = svg("path", { class: `line ${colour}`, d: path(s.steps, s.values, x, y, s.nonfinite) });
   if (s.steps.length > 30) return line;
-  const dots = s.steps.map((t, k) => svg("circle", { class: `dot c${i % 8}`, cx: x(t), cy: y(s.values[k]), r: 2.5 }));
-  return [line, dots];
+  const dots = s.steps.map((t, k) => svg("circle", { class: `dot ${colour}`, cx: x(t), cy: y(s.values[k]), r: 2.5 }));
+  const bars = (s.intervals || []).map(([step, low, high]) =>
+    svg("line", { class: `bar ${colour}`, x1: x(step), x2: x(step), y1: y(low), y2: y(high) }));
+  return [line, bars, dots];
+}
+
+function colourOf(s, i) {
+  return `c${(s.colour === undefined ? i : s.colour) % 8}`;
+}
+
+/** Returns a line that changes half-way between two steps, because a setting has no values in between. */
+function stairs({ steps, values }, x, y) {
+  const parts = steps.map((step, k) => {
+    const from = k ? (steps[k - 1] + step) / 2 : step;
+    const to = k + 1 < steps.length ? (step + steps[k + 1]) / 2 : step;
+    return `${k ? "L" : "M"}${x(from).toFixed(1)} ${y(values[k]).toFixed(1)}H${x(to).toFixed(1)}`;
+  });
+  return parts.join("");
 }
 
 /** Returns the steps at which a series has a value, finite or not. */
@@ -114,7 +133,7 @@ function stepsOf(s) {
 /** Draws crosses at the bottom of the figure at steps with a value that is not finite. */
 function crosses(s, i, x, y) {
   return (s.nonfinite || []).map((step) => svg("path", {
-    class: `line nonfinite c${i % 8}`, d: `M${x(step) - 4} ${y - 4}l8 8M${x(step) + 4} ${y - 4}l-8 8` }));
+    class: `line nonfinite ${colourOf(s, i)}`, d: `M${x(step) - 4} ${y - 4}l8 8M${x(step) + 4} ${y - 4}l-8 8` }));
 }
 
 function axes(range, [first, last], x, y, unit, isStacked) {
@@ -139,7 +158,7 @@ function logTicks({ low, high }) {
 
 function legend(series) {
   return el("ul", { class: "legend" }, series.map((s, i) =>
-    el("li", {}, el("span", { class: `swatch c${i % 8}`, "aria-hidden": "true" }), s.label,
+    el("li", {}, el("span", { class: `swatch ${colourOf(s, i)}`, "aria-hidden": "true" }), s.label,
       (s.nonfinite || []).length ? ` (× ${notFinite(s)})` : null)));
 }
 

@@ -16,15 +16,18 @@ class CompareView {
       if (!seen.has(task)) seen.set(task, new Set());
       seen.get(task).add(this.store.fileOf[i]);
     });
-    return [...seen].filter(([, files]) => files.size > 1).map(([task]) => task);
+    const { files, index } = this.store;
+    const isRepeated = (own) => (index.runs ? new Set([...own].map((file) => files[file].run)).size > 1 : own.size > 1);
+    return [...seen].filter(([, own]) => isRepeated(own)).map(([task]) => task);
   }
 
   async show(links) {
     const tasks = this.repeatedTasks();
-    const title = el("h2", { id: "compare-title" }, "The same task at two steps");
+    const title = el("h2", { id: "compare-title" }, this.store.index.runs ? "The same task in both runs" : "The same task at two steps");
     if (!tasks.length) {
       this.section.replaceChildren(title, el("p", { class: "quiet" },
-        "No task of this run was played at two steps: evaluations repeat theirs, training seldom does."));
+        this.store.index.runs ? "No task was played in both runs."
+          : "No task of this run was played at two steps: evaluations repeat theirs, training seldom does."));
       return;
     }
     const [a, b] = this.chosen(links, tasks);
@@ -62,15 +65,31 @@ class CompareView {
   chosen(links, tasks) {
     const found = links.map((link) => this.store.find(link));
     if (found.length === 2 && found.every((i) => i >= 0)) return found;
-    const { item, success } = this.store.columns;
-    const ends = (task) => {
-      const all = item.index.map((t, i) => (t === task ? i : -1)).filter((i) => i >= 0);
-      return [all[0], all[all.length - 1]];
-    };
-    const pairs = tasks.slice(0, 200).map(ends);
+    const { success } = this.store.columns;
+    const [mode] = this.store.index.comparison?.tasks || [];
+    const different = mode && (mode.gained[0] || mode.lost[0]);
+    if (different) return different;
+    const pairs = tasks.slice(0, 200).map((task) => this.ends(task));
     const learned = pairs.filter(([x, y]) => !success[x] && success[y]);
     const isDrawn = (pair) => pair.every((i) => this.store.replayed.has(i));
     return learned.find(isDrawn) || learned[0] || pairs.find(isDrawn) || pairs[0];
+  }
+
+  /** Returns the first and the last episode of a task that were decoded alike; of two runs, the last of each. */
+  ends(task) {
+    const { item } = this.store.columns;
+    const all = item.index.map((t, i) => (t === task ? i : -1)).filter((i) => i >= 0);
+    const { files, fileOf, index } = this.store;
+    const mode = (i) => this.store.value("mode", i);
+    const first = all[0];
+    if (!index.runs) {
+      const alike = all.filter((i) => mode(i) === mode(first));
+      return [first, alike[alike.length - 1]];
+    }
+    const [a, b] = [0, 1].map((run) => all.filter((i) => files[fileOf[i]].run === run));
+    const last = b[b.length - 1];
+    const alike = a.filter((i) => mode(i) === mode(last));
+    return [(alike.length ? alike : a).pop(), last];
   }
 
   form(tasks, a, b) {
@@ -86,16 +105,14 @@ class CompareView {
     }, same.map((i) => el("option", { value: link(i), selected: i === chosen }, this.name(i)))));
     return el("div", { class: "filters" },
       labelled("Task", el("select", { on: { change: (event) => {
-        const all = item.index.map((t, i) => (t === Number(event.target.value) ? i : -1)).filter((i) => i >= 0);
-        this.go({ compare: [link(all[0]), link(all[all.length - 1])] });
+        this.go({ compare: this.ends(Number(event.target.value)).map(link) });
       } } }, names.map(([t, name]) => el("option", { value: t, selected: t === task }, `${name} · ${goalOf.get(t)}`)))),
       pick("Left", a, b, true), pick("Right", b, a, false));
   }
 
   name(i) {
     const row = this.store.row(i);
-    return `${row.kind === "eval" ? "evaluation" : "step"} ${row.step}, sample ${row.sample}: ` +
-      `${(OUTCOMES[row.outcome] || [row.outcome])[0]}, ${plural(row.turns, "turn")}`;
+    return `${row.when}, sample ${row.sample}: ${outcomeWords(row.outcome)}, ${plural(row.turns, "turn")}`;
   }
 
   table() {
@@ -108,7 +125,7 @@ class CompareView {
     return el("table", { class: "compare" },
         el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Turn"), episodes.map((e) =>
           el("th", { scope: "col" },
-            el("a", { href: `#episode=${e.row.link}` }, `${e.row.kind === "eval" ? "Evaluation" : "Step"} ${e.row.step}`),
+            el("a", { href: `#episode=${e.row.link}` }, e.row.when.charAt(0).toUpperCase() + e.row.when.slice(1)),
             " ", outcomeBadge(e.row.outcome), el("span", { class: "quiet" }, ` reward ${short(e.row.reward)}`))))),
         el("tbody", {},
           this.drawings.some(Boolean) ? el("tr", { class: "worlds" }, this.caption, this.worlds) : null,

@@ -31,7 +31,8 @@ class Store {
   constructor(index) {
     this.index = index;
     this.bundles = new Map();
-    this.pieces = new Map(Object.entries(index.pieces).map(([id, text]) => [Number(id), text]));
+    // texts of the tokens of each run, by id
+    this.pieces = index.pieces.map((pieces) => new Map(Object.entries(pieces).map(([id, text]) => [Number(id), text])));
     this.worldsOf = new Map();
     this.replayed = new Set(index.replayed);
     this.files = [];
@@ -44,7 +45,6 @@ class Store {
     this.fileOf = new Int32Array(first);
     this.files.forEach((file, i) => this.fileOf.fill(i, file.first, file.first + file.episodes));
     this.columns = index.episodes;
-    this.group = this.taskGroups();
   }
 
   /** Returns one value of an episode; an index of a text is replaced by the text. */
@@ -56,12 +56,13 @@ class Store {
   /** Returns all values of an episode in the list. */
   row(i) {
     const file = this.files[this.fileOf[i]];
-    const row = { i, file: file.name, kind: file.kind, step: file.step, number: i - file.first };
+    const row = { i, file: file.name, kind: file.kind, step: file.step, run: file.run || 0, number: i - file.first };
     for (const key of Object.keys(this.columns)) {
       if (key !== "number") row[key] = this.value(key, i);
     }
     row.link = `${file.name}/${row.number}`;
-    row.group = this.group[i];
+    row.when = `${this.index.runs ? `${"AB"[row.run]}, ` : ""}` +
+      `${row.kind === "eval" ? "evaluation" : "step"} ${row.step}${row.mode === "greedy" ? ", greedy" : ""}`;
     return row;
   }
 
@@ -71,16 +72,6 @@ class Store {
     const file = this.files.find((f) => f.name === name);
     const n = Number(number);
     return file && Number.isInteger(n) && n >= 0 && n < file.episodes ? file.first + n : -1;
-  }
-
-  /** Returns each episode's task group; the environment's name if the config defines no group. */
-  taskGroups() {
-    return Array.from({ length: this.count }, (_, i) => {
-      const environment = this.value("environment", i);
-      const known = this.index.groups[environment];
-      const name = known && known.names[String(this.columns.number[i] % known.modulus)];
-      return name || environment;
-    });
   }
 
   /** Returns the numbers of the episodes of the same task, in the order of the steps. */
@@ -108,7 +99,7 @@ class Store {
       if (this.bundles.size > KEPT_BUNDLES) this.bundles.delete(this.bundles.keys().next().value);
     }
     const bundle = await this.bundles.get(name);
-    for (const [id, text] of Object.entries(bundle.pieces || {})) this.pieces.set(Number(id), text);
+    for (const [id, text] of Object.entries(bundle.pieces || {})) this.pieces[0].set(Number(id), text);
     return bundle;
   }
 
@@ -129,6 +120,7 @@ class Store {
       ...packed,
       row,
       turns,
+      pieces: this.pieces[row.run],
       opening: packed.opening.map(([from, text]) => ({ from, text: bundle.texts[text] })),
       runs: packed.runs.map((run) => bundle.runs[run]),
       worlds: await this.worlds(row, packed, bundle),

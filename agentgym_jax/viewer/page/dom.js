@@ -78,8 +78,29 @@ const OUTCOMES = {
   aborted: ["stopped", "broken"],
 };
 
+function outcomeWords(outcome) {
+  return (OUTCOMES[outcome] || [outcome])[0];
+}
+
 /** Shows the outcome of an episode as text and shape, not by colour alone. */
 function outcomeBadge(outcome) {
-  const [words, kind] = OUTCOMES[outcome] || [outcome, "cut"];
-  return el("span", { class: `badge ${kind}` }, words);
+  const [, kind] = OUTCOMES[outcome] || [outcome, "cut"];
+  return el("span", { class: `badge ${kind}` }, outcomeWords(outcome));
+}
+
+const FOLDED = { lines: 14, characters: 800 };
+
+/** Shows a text; a long one is folded below its first lines until a button unfolds it. */
+function foldedText(text, kind = "text") {
+  const box = el("pre", { class: kind }, text);
+  const lines = text.split("\n").length;
+  if (lines <= FOLDED.lines && text.length <= FOLDED.characters) return box;
+  box.classList.add("folded");
+  const words = `Show all ${lines > FOLDED.lines ? plural(lines, "line") : plural(text.length, "character")}`;
+  const button = el("button", { type: "button", class: "plain unfold", "aria-expanded": "false", on: { click: () => {
+    const isFolded = box.classList.toggle("folded");
+    button.setAttribute("aria-expanded", String(!isFolded));
+    button.textContent = isFolded ? words : "Show less";
+  } } }, words);
+  return [box, button];
 }

@@ -43,15 +43,15 @@ class EpisodeView {
   head() {
     const { row } = this.episode;
     const facts = [
-      [row.kind === "eval" ? "evaluation" : "step", String(row.step)],
-      ["episode", row.link], ["task", row.item], row.group !== row.environment ? ["kind", row.group] : null,
+      [row.kind === "eval" ? "evaluation" : "step", row.when.replace(/evaluation |step /, "")],
+      ["episode", row.link], ["task", row.item], row.group !== row.environment ? ["group", row.group] : null,
       ["sample", String(row.sample)], ["reward", short(row.reward)],
       this.episode.score !== row.reward ? ["score", short(this.episode.score)] : null,
       this.episode.judge ? ["judge", short(this.episode.judge[0])] : null,
       ["tokens", `${row.tokens} sampled`],
-      ["surprise", `${short(row.entropy)} nats`],
-      this.episode.versions.length ? ["weights of step", this.episode.versions.join(", ")] : null,
-      ["took", `${short(this.episode.seconds)} s`],
+      ["−log p per token", `${short(row.entropy)} nats`],
+      this.episode.versions.length ? ["policy of step", this.episode.versions.join(", ")] : null,
+      ["duration", `${short(this.episode.seconds)} s`],
       this.episode.attempts > 1 ? ["attempts", String(this.episode.attempts)] : null,
     ].filter(Boolean);
     return el("header", { class: "episode-head" },
@@ -93,21 +93,22 @@ class EpisodeView {
 
   compareButton() {
     const { row } = this.episode;
-    const others = this.store.sameTask(row.i).filter((k) => this.store.fileOf[k] !== this.store.fileOf[row.i]);
+    const isAlike = (k) => this.store.fileOf[k] !== this.store.fileOf[row.i] && this.store.value("mode", k) === row.mode;
+    const others = this.store.sameTask(row.i).filter(isAlike);
     if (!others.length) return null;
     const other = this.store.row(others[others.length - 1]);
     const [a, b] = other.step < row.step ? [other.link, row.link] : [row.link, other.link];
-    return el("a", { class: "button", href: `#compare=${a},${b}` }, `Same task at ${plural(others.length, "other episode")}`);
+    return el("a", { class: "button", href: `#compare=${a},${b}` }, `Same task in ${plural(others.length, "other episode")}`);
   }
 
   startCard() {
     const { episode } = this;
-    const isMask = this.shade === "mask" && this.store.pieces.size;
+    const isMask = this.shade === "mask" && this.episode.pieces.size;
     const last = episode.opening.length - 1;
     const body = isMask
-      ? readTokens(episode.runs[0], "prompt", this.store.pieces)
+      ? readTokens(episode.runs[0], "prompt", this.episode.pieces)
       : episode.opening.map((message, i) => i === last
-        ? el("pre", { class: "text" }, message.text)
+        ? foldedText(message.text)
         : el("details", { class: "earlier" },
           el("summary", {}, { system: "System", human: "Instructions", gpt: "Example answer" }[message.from] || message.from),
           el("pre", { class: "text" }, message.text)));
@@ -140,22 +141,22 @@ class EpisodeView {
 
   actionBody(turn, k) {
     const ids = this.episode.runs[1 + 2 * k];
-    if (!this.store.pieces.size) return el("pre", { class: "text action" }, turn.text);
+    if (!this.episode.pieces.size) return el("pre", { class: "text action" }, turn.text);
     let first = 0;
     for (let i = 0; i < k; i++) first += this.episode.runs[1 + 2 * i].length;
     return [
-      actionTokens(ids, first, this.values, this.values.missing(this.shade) ? "none" : this.shade, this.store.pieces),
-      tokenTable(ids, first, this.values, this.store.pieces),
+      actionTokens(ids, first, this.values, this.values.missing(this.shade) ? "none" : this.shade, this.episode.pieces),
+      tokenTable(ids, first, this.values, this.episode.pieces),
     ];
   }
 
   observationBody(turn, k) {
-    if (this.shade === "mask" && this.store.pieces.size) {
+    if (this.shade === "mask" && this.episode.pieces.size) {
       const ids = this.episode.runs[2 + 2 * k];
-      if (ids.length) return readTokens(ids, "observation", this.store.pieces);
+      if (ids.length) return readTokens(ids, "observation", this.episode.pieces);
       return turn.observation ? el("pre", { class: "text unread" }, turn.observation) : null;
     }
-    return turn.observation ? el("pre", { class: "text" }, turn.observation) : null;
+    return turn.observation ? foldedText(turn.observation) : null;
   }
 
   card(number, title, badges, body) {

@@ -107,7 +107,7 @@ class EpisodeList {
       el("span", { class: "goal" }, row.goal || row.item),
       el("span", { class: "reward" }, short(row.reward)),
       el("span", { class: "about" },
-        `${row.kind === "eval" ? "evaluation" : "step"} ${row.step} · ${row.item}` +
+        `${row.when} · ${row.item}` +
         `${row.sample ? ` #${row.sample}` : ""} · ${plural(row.turns, "turn")}`),
       outcomeBadge(row.outcome),
     );

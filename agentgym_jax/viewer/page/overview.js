@@ -4,12 +4,18 @@ const LEVELS = { ok: ["✓", "fine"], watch: ["!", "watch"], alarm: ["▲", "ala
 
 function showOverview(store, go) {
   const { index } = store;
-  const section = byId("overview");
+  const { verdict } = index;
   const onStep = (step) => go({ view: "episodes", filters: { from: step, to: step, kind: "training" } });
+  const results = verdict.changes.length ? verdict.changes : verdict.results || [];
+  const onGroup = (group) => go({ view: "episodes", filters: { kind: "eval", group } });
   put(
-    section,
+    byId("overview"),
     el("h2", { id: "overview-title", class: "unseen" }, "Overview"),
+    verdictCard(verdict, CHANGES, [(change) => `step ${change.step_a}`, (change) => `step ${change.step_b}`]),
     headline(store),
+    el("div", { class: "two" },
+      results.length ? el("div", {}, groupSection(results, CHANGES, ["Before", "After"], onGroup), evaluationSection(index.evaluations, go)) : null,
+      highlightSection(store)),
     warningPanel(index.warnings, go),
     el("h3", {}, "Curves"),
     el("div", { class: "charts" }, index.panels.map((panel) => panelChart(panel, index.metrics, onStep))),
@@ -18,7 +24,7 @@ function showOverview(store, go) {
   );
 }
 
-/** Shows one fact per line, and the share of solved tasks at the start and the end. */
+/** Shows counts, cost, and one fact per line. */
 function headline(store) {
   const { index } = store;
   const facts = index.facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
@@ -35,15 +41,43 @@ function bigNumbers(store) {
   const { metrics } = store.index;
   const numbers = [[store.count.toLocaleString("en"), store.count === 1 ? "episode" : "episodes"]];
   const steps = new Set(store.files.filter((f) => f.kind !== "eval").map((f) => f.step));
-  numbers.push([String(steps.size), "steps with episodes"]);
-  for (const [name, label] of [["rollout/success", "solved in training"], ["eval/success", "solved, held out"]]) {
-    const metric = metrics[name];
-    if (!metric) continue;
+  if (steps.size) numbers.push([String(steps.size), "steps with episodes"]);
+  const metric = metrics["rollout/success"];
+  if (metric) {
     const all = metric.steps.map((step, i) => [step, percent(metric.values[i])])
       .concat(metric.nonfinite.map((step) => [step, "not finite"])).sort(([a], [b]) => a - b);
-    numbers.push([`${all[0][1]} → ${all[all.length - 1][1]}`, label]);
+    numbers.push([`${all[0][1]} → ${all[all.length - 1][1]}`, "solved in training"]);
   }
-  return numbers;
+  return numbers.concat(store.index.cost.map(([label, value]) => [value, label]));
+}
+
+/** Lists the episodes that are worth reading, with the reason. */
+function highlightSection(store) {
+  const { highlights } = store.index;
+  if (!highlights.length) return null;
+  return el("section", { class: "highlights", "aria-labelledby": "highlights-title" },
+    el("h3", { id: "highlights-title" }, "Episodes to look at"),
+    el("ul", {}, highlights.map(({ title, why, episode, other }) => {
+      const row = store.row(episode);
+      const pair = other === null ? null : [store.row(other), row].sort((a, b) => a.step - b.step).map((r) => r.link);
+      return el("li", {},
+        el("h4", {}, el("a", { href: `#episode=${row.link}` }, title), " ", outcomeBadge(row.outcome)),
+        el("p", {}, why, pair ? [" · ", el("a", { href: `#compare=${pair.join(",")}` }, "side by side")] : null),
+        el("p", { class: "quiet" }, `${row.group}: ${row.goal || row.item}`));
+    })));
+}
+
+/** Lists all evaluations with their intervals, the newest first. */
+function evaluationSection(evaluations, go) {
+  const heads = ["Step", "Decoding", "Solved", "95 % interval", "Tasks", "Episodes", "Invalid", "Score", "Turns"];
+  const line = (e) => el("tr", {},
+    el("th", { scope: "row" }, el("button", { type: "button", class: "plain", on: {
+      click: () => go({ view: "episodes", filters: { kind: "eval", from: e.step, to: e.step } }) } }, String(e.step))),
+    [e.mode, percent(e.success), intervalWords(e.success_interval), e.tasks, e.episodes, e.invalid, short(e.score_mean), short(e.turns_mean)]
+      .map((value, i) => el("td", { "data-label": heads[i + 1] }, String(value))));
+  return el("section", { "aria-labelledby": "evaluations-title" },
+    el("h3", { id: "evaluations-title" }, "Evaluations"),
+    numbersTable(heads, [...evaluations].reverse().map(line)));
 }
 
 function warningPanel(warnings, go) {
@@ -88,13 +122,18 @@ function warningCard(warning, go) {
 }
 
 function panelChart(panel, metrics, onStep) {
-  const series = panel.series || panel.metrics.map((name) => named(name, metrics));
+  const series = panel.series || panel.metrics.map((name, i) => named(name, metrics, panel.labels[i]));
   return chart({ title: panel.title, unit: panel.unit, series, isStacked: panel.stacked, onStep });
 }
 
-function named(name, metrics) {
+/** Returns the series of a metric; evaluation metrics have intervals, settings have stairs. */
+function named(name, metrics, label = name) {
   const { steps, values, nonfinite } = metrics[name];
-  return { label: name, steps, values, nonfinite };
+  const [low, high] = [metrics[`${name}_low`], metrics[`${name}_high`]];
+  const bound = (metric, step) => metric.values[metric.steps.indexOf(step)];
+  const intervals = low && high ? steps.filter((step) => low.steps.includes(step) && high.steps.includes(step))
+    .map((step) => [step, bound(low, step), bound(high, step)]) : [];
+  return { label, steps, values, nonfinite, intervals, isStepped: name.startsWith("horizon/") };
 }
 
 /** Draws any other metric that the reader chooses. */

@@ -28,6 +28,7 @@ class Episode:
       verdict: Reward, score and end of the episode after the latest action.
       text: Latest observation, without goal and action list.
       actions: Actions taken so far, which a snapshot contains.
+      walked: Cells (column, row) that the agent entered during the latest action.
     """
 
     task: levels.Task
@@ -38,6 +39,7 @@ class Episode:
     verdict: Verdict
     text: str
     actions: list[str] = dataclasses.field(default_factory=list)
+    walked: list[list[int]] = dataclasses.field(default_factory=list)
 
     @property
     def data_idx(self) -> int:
@@ -95,6 +97,7 @@ class BabyAIEnvironment(ReplayedEnvironment[Episode]):
         """
         episode = self.playing
         action = action.lower().strip()
+        episode.walked = []
         moves = () if "check" in action else episode.scene.actions.get(action, ())
         if moves:
             self._move(episode, moves)
@@ -126,7 +129,8 @@ class BabyAIEnvironment(ReplayedEnvironment[Episode]):
         Columns and rows are counted from the top left.
 
         `grid` is minigrid's own text drawing, in which some colours look the same. `things` lists
-        everything except walls as [column, row, name].
+        everything except walls as [column, row, name]. `walked` lists the cells that the agent entered
+        during the latest action.
         """
         if self._episode is None:
             return {}
@@ -137,7 +141,8 @@ class BabyAIEnvironment(ReplayedEnvironment[Episode]):
             "goal": world.mission,
             "moves": world.step_count,
             "max_moves": world.max_steps,
-            "position": [int(c) for c in world.agent_pos],
+            "position": _cell(world),
+            "walked": self._episode.walked,
             "facing": ("right", "down", "left", "up")[world.agent_dir],
             "carrying": None if world.carrying is None else object_name(world.carrying),
             "grid": str(world).split("\n"),
@@ -151,7 +156,10 @@ class BabyAIEnvironment(ReplayedEnvironment[Episode]):
     def _move(self, episode: Episode, moves: Moves) -> None:
         """Executes the primitive moves of one action."""
         for move in moves:
+            before = _cell(episode.world)
             view, reward, terminated, truncated, _ = episode.world.step(move)
+            if _cell(episode.world) != before:
+                episode.walked.append(_cell(episode.world))
             looks_same, episode.view = view == episode.view, view
             if looks_same or self._scoring.ends_action(terminated, truncated):
                 break
@@ -188,6 +196,11 @@ def _action_list(scene: Scene) -> str:
 def _result(episode: Episode, observation: str) -> StepResult:
     verdict = episode.verdict
     return StepResult(observation, verdict.reward, verdict.score, verdict.done)
+
+
+def _cell(world: World) -> list[int]:
+    """Returns column and row of the agent."""
+    return [int(c) for c in world.agent_pos]
 
 
 def _things(world: World) -> list[list[Any]]:
