@@ -123,8 +123,10 @@ class DecoderConfig:
     def __post_init__(self):
         if isinstance(self.hybrid, Mapping):
             object.__setattr__(self, "hybrid", HybridConfig(**self.hybrid))
-        if self.hybrid is not None:
+        if isinstance(self.hybrid, HybridConfig):
             self._check_hybrid(self.hybrid)
+        elif self.hybrid is not None:
+            raise ValueError(f"DecoderConfig: hybrid={self.hybrid!r}: expected a section or None")
         if self.num_heads % self.num_kv_heads:
             raise ValueError(
                 f"DecoderConfig: num_heads={self.num_heads} is not a multiple of "
