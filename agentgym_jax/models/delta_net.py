@@ -165,7 +165,7 @@ def chunked_delta_rule(
     ids_XBt = _split(segment_ids_BT[..., None], chunk, mode="edge")[:, :, 0]
     before_XB = jnp.concatenate([ids_XBt[:1, :, 0], ids_XBt[:-1, :, -1]])
 
-    # Decays from token s to token t. Each is a sum of its own, because a difference of two sums over
+    # Decays from token s to token t. Each is summed separately, because a difference of two sums over
     # the chunk would lose the digits of small decays after large ones.
     is_past = jnp.tril(jnp.ones((chunk, chunk), bool))[None, None]
     is_past_XB1ts = (is_past & (ids_XBt[..., :, None] == ids_XBt[..., None, :]))[:, :, None]

@@ -177,7 +177,7 @@ class HybridCache:
     """Cache of rows: slots of the layers with full attention, memory of the delta nets.
 
     The memory of a row is that of its tokens so far, so a row cannot return to fewer tokens without
-    computing them again. A row starts anew when the token of position 0 is written.
+    computing them again. The token of position 0 starts a new sequence.
     """
 
     kv: KVCache

@@ -11,6 +11,8 @@ from agentgym_jax.sampling.prefill import PrefillSlice, separate_rows
 from tests.builders import hybrid_config
 from tests.sampling import test_sampler as plain
 
+pytestmark = pytest.mark.usefixtures("compiled_fast")
+
 ATOL = 2e-4  # as in tests/models/test_hybrid.py
 
 
