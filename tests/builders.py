@@ -31,6 +31,19 @@ def decoder_config(**changes: Any) -> DecoderConfig:
     return DecoderConfig(**_DECODER | changes)
 
 
+def hybrid_config(**changes: Any) -> DecoderConfig:
+    """Returns the config of a Qwen3.5 with two groups of one delta net and one full attention."""
+    fields: dict[str, Any] = dict(
+        num_layers=4,
+        qkv_bias=False,
+        qk_norm=True,
+        hybrid=dict(
+            interval=2, key_heads=2, value_heads=4, key_size=6, value_size=10, rotary_size=4
+        ),
+    )
+    return decoder_config(**fields | changes)
+
+
 def decoder_families(
     config: DecoderConfig,
     *,

@@ -161,6 +161,8 @@ def open_evaluation(config: Mapping[str, Any], workdir: str) -> Iterator[Evaluat
     name = config["model"]["source"]
     kind = find_agent_kind(name)
     source = None if settings.model is None else resolve_source(settings.model)
+    if source is not None and source.config.hybrid is not None:
+        build_layouts(config["mesh"], is_hybrid=True)  # refuses several devices
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(open_folder(config, workdir, _ADJUSTABLE))
         facts = {"model": name, "environments": ", ".join(config["environments"])}

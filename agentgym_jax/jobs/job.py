@@ -15,6 +15,7 @@ from agentgym_jax.jobs.config.model import (
     TokenizerSettings,
     build_layouts,
     build_model,
+    is_hybrid,
     resolve_source,
 )
 from agentgym_jax.jobs.config.sections import check, parse_section, section
@@ -97,7 +98,7 @@ def open_job(
     settings = parse(config)
     agent_settings: AgentSettings | None = settings.agent
     source = resolve_source(settings.model)
-    layouts = build_layouts(settings.mesh)
+    layouts = build_layouts(settings.mesh, is_hybrid=is_hybrid(settings.model, source))
     facts = {"model": settings.model.source}
     if agent_settings is not None:
         facts["environments"] = ", ".join(agent_settings.environments)

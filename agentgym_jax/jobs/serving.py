@@ -37,7 +37,8 @@ def load_model(name: str, *, dtype: str = "bfloat16", tensor: int = 1) -> Model:
     except (ValueError, OSError) as error:
         raise ConfigError(f"--model={name}: {error}") from error
     mesh = dict(data=1, fsdp=-1, tensor=tensor, decode_tensor=tensor)
-    layout, decode_layout = build_layouts(mesh)
+    is_hybrid = source.config.hybrid is not None
+    layout, decode_layout = build_layouts(mesh, is_hybrid=is_hybrid)
     return Model(
         policy=Policy(source.config, dtype=dtype, layout=layout),
         decode_policy=Policy(source.config, dtype=dtype, layout=decode_layout),

@@ -23,6 +23,10 @@ _PLAIN = MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2,))  # L D F or
 MATRICES = dict.fromkeys(("q_kernel", "k_kernel", "v_kernel"), _TO_HEADS) | {
     "o_kernel": MuonDimensionNumbers(reduction_axis=(1, 2), output_axis=(3,)),  # L N H D
     **dict.fromkeys(("gate_kernel", "up_kernel", "down_kernel"), _PLAIN),
+    # Gated delta nets (models/hybrid.py).
+    **dict.fromkeys(("qkv_kernel", "beta_kernel", "decay_kernel"), _PLAIN),  # L D C or L D N
+    "z_kernel": _TO_HEADS,
+    "out_kernel": MuonDimensionNumbers(reduction_axis=(1, 2), output_axis=(3,)),  # L N P D
     # Adapters (models/lora.py); r is the rank.
     **dict.fromkeys(
         [f"{t}_lora_a" for t in ("q", "k", "v", "gate", "up", "down")], _PLAIN

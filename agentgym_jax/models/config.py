@@ -1,10 +1,11 @@
 """Shape of a decoder, presets, and conversion from and to Hugging Face's `config.json`.
 
 One config covers Qwen2/Qwen2.5 (bias on q, k, v), Qwen3 (norms on q and k) and Llama 3 (neither).
+With a section `hybrid` it is the text part of a dense Qwen3.5.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from agentgym_jax.limits import Range
@@ -41,6 +42,46 @@ class RopeScaling:
 
 
 @dataclasses.dataclass(frozen=True)
+class HybridConfig:
+    """Parts that only Qwen3.5 has: gated delta nets between layers of gated full attention.
+
+    Attributes:
+      interval: Layers per group: the last layer of a group has full attention, the others are gated
+        delta nets (delta_net.py).
+      key_heads: Query and key heads of a delta net.
+      value_heads: Value heads of a delta net (N); a multiple of `key_heads`.
+      key_size: Width of a query or key head (H).
+      value_size: Width of a value head (P).
+      rotary_size: Elements of an attention head with a rotary embedding.
+      conv_size: Tokens that the convolution of a delta net sees (W).
+    """
+
+    interval: int
+    key_heads: int
+    value_heads: int
+    key_size: int
+    value_size: int
+    rotary_size: int
+    conv_size: int = 4
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"hybrid.{field.name}={value!r}: expected a positive integer")
+        if min(self.interval, self.conv_size) < 2 or self.value_heads % self.key_heads:
+            raise ValueError(
+                f"{self}: interval and conv_size must be at least 2, and value_heads a multiple of "
+                "key_heads"
+            )
+
+    @property
+    def num_channels(self) -> int:
+        """Channels of the convolution (C): queries, keys and values of all heads."""
+        return 2 * self.key_heads * self.key_size + self.value_heads * self.value_size
+
+
+@dataclasses.dataclass(frozen=True)
 class DecoderConfig:
     """Shape of a decoder; determines its parameter tree and the function that it computes.
 
@@ -59,6 +100,8 @@ class DecoderConfig:
       qk_norm: True if q and k have an RMS norm over the width of each head.
       tie_embeddings: True if the transposed embedding is the output head.
       max_position: Maximum sequence length of the released model, in tokens.
+      hybrid: Parts of Qwen3.5, a HybridConfig or its fields; None for other families. A hybrid has
+        `qk_norm`, no `qkv_bias`, and norms that multiply by 1 + scale.
     """
 
     vocab_size: int
@@ -75,8 +118,15 @@ class DecoderConfig:
     qk_norm: bool = False
     tie_embeddings: bool = True
     max_position: Annotated[int, Range(1, unit="tokens")] = 32768
+    hybrid: HybridConfig | Mapping[str, Any] | None = None
 
     def __post_init__(self):
+        if isinstance(self.hybrid, Mapping):
+            object.__setattr__(self, "hybrid", HybridConfig(**self.hybrid))
+        if isinstance(self.hybrid, HybridConfig):
+            self._check_hybrid(self.hybrid)
+        elif self.hybrid is not None:
+            raise ValueError(f"DecoderConfig: hybrid={self.hybrid!r}: expected a section or None")
         if self.num_heads % self.num_kv_heads:
             raise ValueError(
                 f"DecoderConfig: num_heads={self.num_heads} is not a multiple of "
@@ -86,6 +136,32 @@ class DecoderConfig:
             raise ValueError(
                 f"DecoderConfig: head_size={self.head_size} is odd; rotary embeddings turn pairs"
             )
+
+    def _check_hybrid(self, hybrid: HybridConfig) -> None:
+        if self.qkv_bias or not self.qk_norm or self.rope_scaling is not None:
+            raise ValueError(
+                "DecoderConfig: a hybrid needs qkv_bias=False, qk_norm=True and no rope_scaling"
+            )
+        if self.num_layers % hybrid.interval:
+            raise ValueError(
+                f"DecoderConfig: num_layers={self.num_layers} is not a multiple of "
+                f"hybrid.interval={hybrid.interval}"
+            )
+        if hybrid.rotary_size % 2 or hybrid.rotary_size > self.head_size:
+            raise ValueError(
+                f"DecoderConfig: hybrid.rotary_size={hybrid.rotary_size} is odd or above "
+                f"head_size={self.head_size}"
+            )
+
+    @property
+    def num_full_layers(self) -> int:
+        """Layers with full attention, which have keys and values."""
+        return self.num_layers // (1 if self.hybrid is None else self.hybrid.interval)
+
+    @property
+    def rotary_size(self) -> int:
+        """Elements of a head with a rotary embedding."""
+        return self.head_size if self.hybrid is None else self.hybrid.rotary_size
 
 
 _QWEN3: Mapping[str, Any] = dict(qkv_bias=False, qk_norm=True, max_position=40960)
@@ -124,9 +200,27 @@ _FAMILY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "qwen2": {},
     "qwen3": {"head_dim": 128},
     "llama": {"max_position_embeddings": 2048},
+    "qwen3_5_text": {
+        "head_dim": 256,
+        "partial_rotary_factor": 0.25,
+        "attn_output_gate": True,
+        "full_attention_interval": 4,
+        "layer_types": None,
+        "linear_num_key_heads": 16,
+        "linear_num_value_heads": 32,
+        "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128,
+        "linear_conv_kernel_dim": 4,
+    },
 }
+_SAME_KEYS = ("hidden_act", "use_sliding_window", "mlp_bias")
 # Keys that must have their default, because the decoder does not support other values.
-_FIXED_KEYS = ("hidden_act", "use_sliding_window", "mlp_bias", "partial_rotary_factor")
+_FIXED_KEYS: Mapping[str, Sequence[str]] = {
+    "qwen2": (*_SAME_KEYS, "attention_bias", "partial_rotary_factor"),
+    "qwen3": (*_SAME_KEYS, "attention_bias", "partial_rotary_factor"),
+    "llama": (*_SAME_KEYS, "partial_rotary_factor"),
+    "qwen3_5_text": (*_SAME_KEYS, "attention_bias", "attn_output_gate"),
+}
 # Names of sizes in a DecoderConfig and in a config.json. In a config.json, sizes without a default
 # are required.
 _SIZES = {
@@ -144,24 +238,41 @@ _LLAMA3_SCALING = {
     "high_frequency_factor": "high_freq_factor",
     "original_max_position": "original_max_position_embeddings",
 }
+# Names of sizes in a HybridConfig and in a config.json of Qwen3.5.
+_HYBRID_SIZES = {
+    "key_heads": "linear_num_key_heads",
+    "value_heads": "linear_num_value_heads",
+    "key_size": "linear_key_head_dim",
+    "value_size": "linear_value_head_dim",
+    "conv_size": "linear_conv_kernel_dim",
+}
+_LAYER_TYPES = ("linear_attention", "full_attention")
 
 
 def from_hf_config(hf: Mapping[str, Any]) -> DecoderConfig:
-    """Returns the DecoderConfig of a Hugging Face `config.json` of transformers 4 or 5."""
+    """Returns the DecoderConfig of a Hugging Face `config.json` of transformers 4 or 5.
+
+    Of a Qwen3.5 with a vision tower (`qwen3_5`), it is the config of the text part.
+    """
     family = hf.get("model_type")
+    if family == "qwen3_5" and "text_config" in hf:
+        tie = {key: hf[key] for key in ("tie_word_embeddings",) if key in hf}
+        return from_hf_config({**hf["text_config"], **tie, "model_type": "qwen3_5_text"})
     if family not in _FAMILY_DEFAULTS:
         raise ValueError(
-            f"config.json: model_type is {family!r}; supported: {', '.join(_FAMILY_DEFAULTS)}"
+            f"config.json: model_type is {family!r}; supported: qwen3_5, "
+            f"{', '.join(_FAMILY_DEFAULTS)}"
         )
     full = {**_DEFAULTS, **_FAMILY_DEFAULTS[family], **hf}
     missing = [key for key in _SIZES.values() if key not in full]
     if missing:
         raise ValueError(f"config.json of a {family} model lacks {', '.join(missing)}")
-    for key in _FIXED_KEYS if family == "llama" else (*_FIXED_KEYS, "attention_bias"):
-        if full[key] != _DEFAULTS[key]:
+    for key in _FIXED_KEYS[family]:
+        expected = {**_DEFAULTS, **_FAMILY_DEFAULTS[family]}[key]
+        if full[key] != expected:
             raise ValueError(
                 f"config.json of a {family} model has {key}={full[key]!r}; "
-                f"only {key}={_DEFAULTS[key]!r} is supported"
+                f"only {key}={expected!r} is supported"
             )
     theta, scaling = _rope(full)
     sizes = {field: full[key] for field, key in _SIZES.items()}
@@ -175,9 +286,31 @@ def from_hf_config(hf: Mapping[str, Any]) -> DecoderConfig:
         rope_scaling=scaling,
         norm_eps=float(full["rms_norm_eps"]),
         qkv_bias=family == "qwen2" or full["attention_bias"],
-        qk_norm=family == "qwen3",
+        qk_norm=family in ("qwen3", "qwen3_5_text"),
         tie_embeddings=full["tie_word_embeddings"],
         max_position=full["max_position_embeddings"],
+        hybrid=_hybrid(full) if family == "qwen3_5_text" else None,
+    )
+
+
+def _hybrid(full: Mapping[str, Any]) -> HybridConfig:
+    """Returns the parts of Qwen3.5 from the keys of its text config."""
+    layers, interval = full["num_hidden_layers"], full["full_attention_interval"]
+    if full["layer_types"]:
+        found = list(full["layer_types"])
+        interval = found.index("full_attention") + 1 if "full_attention" in found else 0
+        group = [_LAYER_TYPES[0]] * (interval - 1) + [_LAYER_TYPES[1]]
+        if interval < 2 or found != (group * layers)[:layers]:
+            raise ValueError(
+                "config.json: layer_types must repeat a group of linear_attention layers that ends "
+                f"with one full_attention layer; found {', '.join(found)}"
+            )
+    rope = {"partial_rotary_factor": full["partial_rotary_factor"]}
+    rope.update(full["rope_parameters"] or full["rope_scaling"] or {})
+    return HybridConfig(
+        interval=interval,
+        rotary_size=round(full["head_dim"] * rope["partial_rotary_factor"]),
+        **{field: full[key] for field, key in _HYBRID_SIZES.items()},
     )
 
 
@@ -210,22 +343,17 @@ def to_hf_config(config: DecoderConfig, *, as_llama: bool = False) -> dict[str, 
             "no Hugging Face family has both qkv_bias and qk_norm: qwen2 has the bias, "
             "qwen3 the norm, llama neither"
         )
+    if config.hybrid is not None:
+        return _to_hf_hybrid(config, config.hybrid)
     family = "qwen3" if config.qk_norm else "qwen2" if config.qkv_bias else "llama"
     if as_llama and family == "qwen2":
         family = "llama"
     hf: dict[str, Any] = {
         "architectures": [f"{family.capitalize()}ForCausalLM"],
         "model_type": family,
-        **{key: getattr(config, field) for field, key in _SIZES.items()},
-        "hidden_act": "silu",
-        "rms_norm_eps": config.norm_eps,
+        **_common(config),
         "rope_theta": config.rope_theta,
         "rope_scaling": None,
-        "max_position_embeddings": config.max_position,
-        "tie_word_embeddings": config.tie_embeddings,
-        "initializer_range": 0.02,
-        "attention_dropout": 0.0,
-        "use_cache": True,
     }
     if family == "llama":
         hf.update(attention_bias=config.qkv_bias, mlp_bias=False)
@@ -238,3 +366,37 @@ def to_hf_config(config: DecoderConfig, *, as_llama: bool = False) -> dict[str, 
         options = {key: getattr(scaling, field) for field, key in names.items()}
         hf["rope_scaling"] = {"rope_type": scaling.kind, "factor": scaling.factor, **options}
     return hf
+
+
+def _common(config: DecoderConfig) -> dict[str, Any]:
+    """Returns the keys that all families have."""
+    return {
+        **{key: getattr(config, field) for field, key in _SIZES.items()},
+        "hidden_act": "silu",
+        "rms_norm_eps": config.norm_eps,
+        "max_position_embeddings": config.max_position,
+        "tie_word_embeddings": config.tie_embeddings,
+        "initializer_range": 0.02,
+        "attention_dropout": 0.0,
+        "use_cache": True,
+    }
+
+
+def _to_hf_hybrid(config: DecoderConfig, hybrid: HybridConfig) -> dict[str, Any]:
+    """Returns the `config.json` of the text part of a Qwen3.5, which only transformers 5 knows."""
+    group = [_LAYER_TYPES[0]] * (hybrid.interval - 1) + [_LAYER_TYPES[1]]
+    return {
+        "architectures": ["Qwen3_5ForCausalLM"],
+        "model_type": "qwen3_5_text",
+        **_common(config),
+        "attention_bias": False,
+        "attn_output_gate": True,
+        "full_attention_interval": hybrid.interval,
+        "layer_types": group * (config.num_layers // hybrid.interval),
+        **{key: getattr(hybrid, field) for field, key in _HYBRID_SIZES.items()},
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": config.rope_theta,
+            "partial_rotary_factor": hybrid.rotary_size / config.head_size,
+        },
+    }

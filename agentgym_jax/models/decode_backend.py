@@ -54,7 +54,7 @@ class DecodeBackend:
     def multiply(
         self, spec: str, x: jax.Array, kernel: jax.Array, preferred_element_type: Any = None
     ) -> jax.Array:
-        """Multiplies hidden states with a prepared kernel; `spec` as in `einsum.KERNEL_SPECS`."""
+        """Multiplies hidden states with a prepared kernel; `spec` as in `einsum.LAYER_SPECS`."""
         product = products.einsum_transposed if self.is_native else einsum
         return product(spec, x, kernel, preferred_element_type)
 
@@ -116,14 +116,20 @@ class DecodeBackend:
 
 
 def choose_backend(
-    num_rows: int, dtype: jax.typing.DTypeLike, layout: Layout | None
+    num_rows: int,
+    dtype: jax.typing.DTypeLike,
+    layout: Layout | None,
+    *,
+    allow_native: bool = True,
 ) -> DecodeBackend:
-    """Returns the fastest backend for decode steps of `num_rows` rows on this machine."""
+    """Returns the fastest backend for decode steps of `num_rows` rows on this machine.
+
+    `allow_native` is False for a decoder with kernels that `native` does not support.
+    """
     is_cpu = get_platform() == "cpu"
     is_split = (is_cpu and layout is None) or get_platform() == "gpu"
-    return DecodeBackend(
-        is_split, is_native=is_cpu and is_split and products.supports(num_rows, dtype)
-    )
+    is_native = is_cpu and is_split and allow_native and products.supports(num_rows, dtype)
+    return DecodeBackend(is_split, is_native=is_native)
 
 
 def get_backend(layers: Any) -> DecodeBackend:

@@ -1,4 +1,4 @@
-"""Decoder-only transformer: Qwen2.5, Qwen3 and Llama by config.
+"""Decoder-only transformer: Qwen2.5, Qwen3 and Llama by config; hybrid.py has Qwen3.5's layers.
 
 Weights of all layers are stacked along a leading axis L for one `lax.scan`, so the traced program
 does not grow with depth. Weights have logical axis names, which `sharding.py` maps to a mesh.
@@ -11,17 +11,19 @@ import jax.numpy as jnp
 from flax import nnx
 
 from agentgym_jax.models.config import DecoderConfig
-from agentgym_jax.models.einsum import KERNEL_SPECS
+from agentgym_jax.models.einsum import LAYER_SPECS
 from agentgym_jax.models.lora import is_adapter
 from agentgym_jax.sharding import Layout, constrain
 
 
-def _normal(shape: tuple[int, ...], axes: tuple[str, ...], rngs: nnx.Rngs, stddev=0.02):
+def normal(shape: tuple[int, ...], axes: tuple[str, ...], rngs: nnx.Rngs, stddev=0.02):
+    """Returns a float32 parameter with random values and logical axis names."""
     value = stddev * jax.random.normal(rngs.params(), shape, jnp.float32)
     return nnx.Param(value, axes=axes)
 
 
-def _constant(shape: tuple[int, ...], axes: tuple[str, ...], fill: float):
+def constant(shape: tuple[int, ...], axes: tuple[str, ...], fill: float):
+    """Returns a float32 parameter whose values are all `fill`, with logical axis names."""
     return nnx.Param(jnp.full(shape, fill, jnp.float32), axes=axes)
 
 
@@ -34,8 +36,11 @@ def rms_norm(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:
 
 
 def _rope_frequencies(config: DecoderConfig) -> jax.Array:
-    """Returns the rotation of each pair of a head, in radians per position: float32 [H / 2]."""
-    exponents = jnp.arange(0, config.head_size, 2, dtype=jnp.float32) / config.head_size
+    """Returns the rotation of each pair of a head, in radians per position: float32 [H / 2].
+
+    H is the rotated part of a head.
+    """
+    exponents = jnp.arange(0, config.rotary_size, 2, dtype=jnp.float32) / config.rotary_size
     frequencies = 1.0 / (config.rope_theta**exponents)
     scaling = config.rope_scaling
     if scaling is None:
@@ -54,7 +59,7 @@ def rope_tables(config: DecoderConfig, positions_BT: jax.Array) -> tuple[jax.Arr
     return jnp.cos(angles)[:, :, None], jnp.sin(angles)[:, :, None]
 
 
-def _rotate(x_BTNH: jax.Array, rope: tuple[jax.Array, jax.Array]) -> jax.Array:
+def rotate(x_BTNH: jax.Array, rope: tuple[jax.Array, jax.Array]) -> jax.Array:
     """Rotates elements i and i + H / 2 of every head by the angle of pair i (arXiv:2104.09864)."""
     cos, sin = rope
     a, b = jnp.split(x_BTNH.astype(jnp.float32), 2, axis=-1)
@@ -69,24 +74,24 @@ class Attention(nnx.Module):
         N, K = config.num_heads, config.num_kv_heads
         self.config, self.layout = config, layout
         in_q, in_kv = ("layers", "embed", "heads", "head"), ("layers", "embed", "kv_heads", "head")
-        self.q_kernel = _normal((L, D, N, H), in_q, rngs)
-        self.k_kernel = _normal((L, D, K, H), in_kv, rngs)
-        self.v_kernel = _normal((L, D, K, H), in_kv, rngs)
+        self.q_kernel = normal((L, D, N, H), in_q, rngs)
+        self.k_kernel = normal((L, D, K, H), in_kv, rngs)
+        self.v_kernel = normal((L, D, K, H), in_kv, rngs)
         out = ("layers", "heads", "head", "embed")
-        self.o_kernel = _normal((L, N, H, D), out, rngs, 0.02 / (2 * L) ** 0.5)
+        self.o_kernel = normal((L, N, H, D), out, rngs, 0.02 / (2 * L) ** 0.5)
         if config.qkv_bias:
-            self.q_bias = _constant((L, N, H), ("layers", "heads", "head"), 0.0)
-            self.k_bias = _constant((L, K, H), ("layers", "kv_heads", "head"), 0.0)
-            self.v_bias = _constant((L, K, H), ("layers", "kv_heads", "head"), 0.0)
+            self.q_bias = constant((L, N, H), ("layers", "heads", "head"), 0.0)
+            self.k_bias = constant((L, K, H), ("layers", "kv_heads", "head"), 0.0)
+            self.v_bias = constant((L, K, H), ("layers", "kv_heads", "head"), 0.0)
         if config.qk_norm:
-            self.q_norm = _constant((L, H), ("layers", "head"), 1.0)
-            self.k_norm = _constant((L, H), ("layers", "head"), 1.0)
+            self.q_norm = constant((L, H), ("layers", "head"), 1.0)
+            self.k_norm = constant((L, H), ("layers", "head"), 1.0)
 
     def __call__(self, x_BTD: jax.Array, rope, attend, product) -> jax.Array:
         """Applies the attention of one layer to normalised hidden states.
 
         `rope` is the result of `rope_tables`. `attend` is a function from q, k and v to weighted
-        sums of v, [B, T, N, H]. `product` is a function of the name of a kernel (KERNEL_SPECS),
+        sums of v, [B, T, N, H]. `product` is a function of the name of a kernel (LAYER_SPECS),
         hidden states and the kernel.
         """
         q_BTNH = self._project("q", x_BTD, product, "act_heads")
@@ -95,7 +100,7 @@ class Attention(nnx.Module):
         if self.config.qk_norm:
             q_BTNH = rms_norm(q_BTNH, self.q_norm[...], self.config.norm_eps)
             k_BTKH = rms_norm(k_BTKH, self.k_norm[...], self.config.norm_eps)
-        out_BTNH = attend(_rotate(q_BTNH, rope), _rotate(k_BTKH, rope), v_BTKH)
+        out_BTNH = attend(rotate(q_BTNH, rope), rotate(k_BTKH, rope), v_BTKH)
         out_BTNH = constrain(self.layout, out_BTNH, ("batch", "length", "act_heads", "act_head"))
         return product("o_kernel", out_BTNH, self.o_kernel[...].astype(x_BTD.dtype))
 
@@ -110,13 +115,20 @@ class Attention(nnx.Module):
 class MLP(nnx.Module):
     """SwiGLU: down(silu(gate(x)) * up(x)) (arXiv:2002.05202)."""
 
-    def __init__(self, config: DecoderConfig, layout: Layout | None, rngs: nnx.Rngs):
-        L, D, F = config.num_layers, config.hidden_size, config.intermediate_size
+    def __init__(
+        self,
+        config: DecoderConfig,
+        layout: Layout | None,
+        rngs: nnx.Rngs,
+        num_stacked: int | None = None,
+    ):
+        """Creates random weights of `num_stacked` layers; None for all layers of the decoder."""
+        L, D, F = num_stacked or config.num_layers, config.hidden_size, config.intermediate_size
         self.layout = layout
-        self.gate_kernel = _normal((L, D, F), ("layers", "embed", "mlp"), rngs)
-        self.up_kernel = _normal((L, D, F), ("layers", "embed", "mlp"), rngs)
-        stddev = 0.02 / (2 * L) ** 0.5
-        self.down_kernel = _normal((L, F, D), ("layers", "mlp", "embed"), rngs, stddev)
+        self.gate_kernel = normal((L, D, F), ("layers", "embed", "mlp"), rngs)
+        self.up_kernel = normal((L, D, F), ("layers", "embed", "mlp"), rngs)
+        stddev = 0.02 / (2 * config.num_layers) ** 0.5
+        self.down_kernel = normal((L, F, D), ("layers", "mlp", "embed"), rngs, stddev)
 
     def __call__(self, x_BTD: jax.Array, product) -> jax.Array:
         """Applies the MLP of one layer; `product` as in `Attention.__call__`."""
@@ -134,9 +146,9 @@ class Block(nnx.Module):
     def __init__(self, config: DecoderConfig, layout: Layout | None, rngs: nnx.Rngs):
         shape, axes = (config.num_layers, config.hidden_size), ("layers", "embed")
         self.config, self.layout = config, layout
-        self.attention_norm = nnx.Dict(scale=_constant(shape, axes, 1.0))
+        self.attention_norm = nnx.Dict(scale=constant(shape, axes, 1.0))
         self.attention = Attention(config, layout, rngs)
-        self.mlp_norm = nnx.Dict(scale=_constant(shape, axes, 1.0))
+        self.mlp_norm = nnx.Dict(scale=constant(shape, axes, 1.0))
         self.mlp = MLP(config, layout, rngs)
 
     def __call__(self, x_BTD: jax.Array, rope, attend, product) -> jax.Array:
@@ -154,13 +166,17 @@ class Decoder(nnx.Module):
     A tied embedding is also the output head.
     """
 
-    def __init__(self, config: DecoderConfig, layout: Layout | None, rngs: nnx.Rngs):
+    def __init__(
+        self, config: DecoderConfig, layout: Layout | None, rngs: nnx.Rngs, block: type[nnx.Module]
+    ):
+        """Creates random weights; `block` is the class of the stacked layers."""
         V, D = config.vocab_size, config.hidden_size
-        self.embed = nnx.Dict(embedding=_normal((V, D), ("vocab", "embed"), rngs))
-        self.layers = Block(config, layout, rngs)
-        self.final_norm = nnx.Dict(scale=_constant((D,), ("embed",), 1.0))
+        self.embed = nnx.Dict(embedding=normal((V, D), ("vocab", "embed"), rngs))
+        self.layers = block(config, layout, rngs)
+        scale = 1.0 if config.hybrid is None else 0.0  # the norms of a hybrid multiply by 1 + scale
+        self.final_norm = nnx.Dict(scale=constant((D,), ("embed",), scale))
         if not config.tie_embeddings:
-            self.unembed = nnx.Dict(kernel=_normal((D, V), ("embed", "vocab"), rngs))
+            self.unembed = nnx.Dict(kernel=normal((D, V), ("embed", "vocab"), rngs))
 
 
 def cast_kernels(dtype: jnp.dtype, layer: Any) -> Any:
@@ -169,6 +185,6 @@ def cast_kernels(dtype: jnp.dtype, layer: Any) -> Any:
     def cast(path, x):
         # the last key of a path can be the value inside an nnx variable
         name = next(k.key for k in reversed(path) if isinstance(k, jax.tree_util.DictKey))
-        return x.astype(dtype) if name in KERNEL_SPECS or is_adapter(name) else x
+        return x.astype(dtype) if name in LAYER_SPECS or is_adapter(name) else x
 
     return jax.tree.map_with_path(cast, layer)

@@ -17,6 +17,15 @@ KERNEL_SPECS = {
     "up_kernel": "btd,df->btf",
     "down_kernel": "btf,fd->btd",
 }
+# Kernels of a gated delta net (delta_net.py): always in plain JAX and without adapters.
+DELTA_NET_SPECS = {
+    "qkv_kernel": "btd,dc->btc",
+    "z_kernel": "btd,dnh->btnh",
+    "beta_kernel": "btd,dn->btn",
+    "decay_kernel": "btd,dn->btn",
+    "out_kernel": "btnh,nhd->btd",
+}
+LAYER_SPECS = KERNEL_SPECS | DELTA_NET_SPECS
 
 
 def einsum(spec: str, x: jax.Array, kernel: jax.Array, preferred_element_type=None) -> jax.Array:
@@ -53,10 +62,10 @@ _einsum_bfloat16.defvjp(_forward, _backward)
 
 
 def train_product(name: str, x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """Multiplies hidden states with a kernel of a layer, named as in KERNEL_SPECS."""
+    """Multiplies hidden states with a kernel of a layer, named as in LAYER_SPECS."""
     if x.dtype == jnp.float32 and name in ("gate_kernel", "up_kernel"):
         return _expand_float32(x, kernel)
-    return einsum(KERNEL_SPECS[name], x, kernel)
+    return einsum(LAYER_SPECS[name], x, kernel)
 
 
 @jax.custom_vjp

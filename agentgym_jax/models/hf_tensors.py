@@ -13,6 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 import safetensors
+from absl import logging
+
+from agentgym_jax.models.config import DecoderConfig
+from agentgym_jax.models.hybrid import FULL, linear_name
 
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
@@ -25,24 +29,29 @@ class Rule:
     Attributes:
       name: Tensor name; contains `{layer}` if every layer has a tensor.
       form: `table` is stored unchanged; `vector` is stored as one axis; `matrix` is stored as
-        [out, in], with all output axes joined to one and all input axes joined to one.
+        [out, in], with all output axes joined to one and all input axes joined to one; `filter` is
+        [C, W], stored as [C, 1, W].
       inputs: Number of leading axes of a matrix (after L) that are inputs.
+      first: Layer of the first stacked value.
+      step: Distance between the layers of two stacked values.
     """
 
     name: str
-    form: Literal["table", "vector", "matrix"] = "vector"
+    form: Literal["table", "vector", "matrix", "filter"] = "vector"
     inputs: int = 1
+    first: int = 0
+    step: int = 1
 
     @property
     def is_stacked(self) -> bool:
         """Returns True if every layer has a tensor."""
         return "{layer}" in self.name
 
-    def names(self, layers: int) -> list[str]:
-        """Returns the names of the tensors, in the order of the layers."""
+    def names(self, count: int) -> list[str]:
+        """Returns the names of the tensors of `count` stacked values, in the order of the layers."""
         if not self.is_stacked:
             return [self.name]
-        return [self.name.format(layer=layer) for layer in range(layers)]
+        return [self.name.format(layer=self.first + i * self.step) for i in range(count)]
 
     def stored_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Returns the stored shape of a parameter of one layer, whose shape is `shape`."""
@@ -50,6 +59,8 @@ class Rule:
             return tuple(shape)
         if self.form == "vector":
             return (math.prod(shape),)
+        if self.form == "filter":
+            return (shape[0], 1, shape[1])
         return (math.prod(shape[self.inputs :]), math.prod(shape[: self.inputs]))
 
     def from_stored(self, value: np.ndarray, shape: Sequence[int]) -> np.ndarray:
@@ -84,6 +95,71 @@ RULES: dict[tuple[str, ...], Rule] = {
     ("final_norm", "scale"): Rule("model.norm.weight"),
     ("unembed", "kernel"): Rule("lm_head.weight", "matrix"),
 }
+
+
+_DELTA_NET = _BLOCK + "linear_attn."
+# Rules of the parameters of a gated delta net (models/hybrid.py).
+_DELTA_NET_RULES = {
+    "qkv_kernel": Rule(_DELTA_NET + "in_proj_qkv.weight", "matrix"),
+    "z_kernel": Rule(_DELTA_NET + "in_proj_z.weight", "matrix"),
+    "beta_kernel": Rule(_DELTA_NET + "in_proj_b.weight", "matrix"),
+    "decay_kernel": Rule(_DELTA_NET + "in_proj_a.weight", "matrix"),
+    "out_kernel": Rule(_DELTA_NET + "out_proj.weight", "matrix", 2),
+    "conv_weight": Rule(_DELTA_NET + "conv1d.weight", "filter"),
+    "decay_bias": Rule(_DELTA_NET + "dt_bias"),
+    "log_rate": Rule(_DELTA_NET + "A_log"),
+    "norm": Rule(_DELTA_NET + "norm.weight"),
+}
+# Tensors of released Qwen3.5 checkpoints that are not part of the decoder: the vision tower and the
+# head that predicts several tokens.
+_OTHER_PARTS = ("model.visual.", "mtp.")
+
+
+def get_rules(config: DecoderConfig) -> dict[tuple[str, ...], Rule]:
+    """Returns the rules of all parameters of a decoder, by their paths."""
+    if config.hybrid is None:
+        return RULES
+    interval = config.hybrid.interval
+    names = [*(linear_name(i) for i in range(interval - 1)), FULL]
+    rules = {}
+    for path, rule in RULES.items():
+        if path[0] != "layers":
+            rules[path] = rule
+            continue
+        for first, name in enumerate(names):
+            moved = dataclasses.replace(rule, first=first, step=interval)
+            rules["layers", name, *path[1:]] = moved
+    for first, name in enumerate(names[:-1]):
+        for parameter, rule in _DELTA_NET_RULES.items():
+            moved = dataclasses.replace(rule, first=first, step=interval)
+            rules["layers", name, "delta_net", parameter] = moved
+    return rules
+
+
+def find_decoder_tensors(
+    directory: pathlib.Path, config: DecoderConfig
+) -> "dict[str, StoredTensor]":
+    """Returns the tensors of the decoder by their names in RULES (`find_tensors`).
+
+    Checkpoints of Qwen3.5 may have a vision tower and a multi-token prediction head, which are
+    ignored.
+    """
+    tensors = find_tensors(directory)
+    if config.hybrid is None:
+        return tensors
+    ignored = [name for name in tensors if name.startswith(_OTHER_PARTS)]
+    if ignored:
+        logging.info(
+            "%s: %d tensors of the vision tower and of the multi-token prediction head are ignored; "
+            "the model reads text only",
+            directory,
+            len(ignored),
+        )
+    return {
+        name.replace("model.language_model.", "model.", 1): tensor
+        for name, tensor in tensors.items()
+        if not name.startswith(_OTHER_PARTS)
+    }
 
 
 @dataclasses.dataclass(frozen=True)

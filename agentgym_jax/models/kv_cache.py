@@ -36,7 +36,7 @@ class KVCache:
 
         Its program compiles once per shape.
         """
-        shape = (config.num_layers, rows, config.num_kv_heads, length, config.head_size)
+        shape = (config.num_full_layers, rows, config.num_kv_heads, length, config.head_size)
         sharding = None if layout is None else layout.sharding(CACHE_AXES, shape)
         dtype = jnp.dtype(choose_cache_dtype(dtype))
         return jax.jit(_zeros, static_argnums=(0, 1), out_shardings=sharding)(shape, dtype)

@@ -13,8 +13,9 @@ from agentgym_jax.models import gpu_backend, lora, tpu_backend
 from agentgym_jax.models.attention import attend_segments
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.decode_backend import DecodeBackend, get_backend, look_up
-from agentgym_jax.models.decoder import Decoder, cast_kernels, rms_norm, rope_tables
-from agentgym_jax.models.einsum import KERNEL_SPECS, train_product
+from agentgym_jax.models.decoder import Block, Decoder, cast_kernels, rms_norm, rope_tables
+from agentgym_jax.models.einsum import LAYER_SPECS, train_product
+from agentgym_jax.models.hybrid import CachedMixers, HybridCache, HybridGroup, PackedMixers
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.layer_scan import WithGradientSum, scan_layers
 from agentgym_jax.models.lora import AdaptedLayers
@@ -60,11 +61,15 @@ class Policy:
             raise ValueError(
                 f"Policy.remat is {self.remat!r}; it must be one of {tuple(REMAT_POLICIES)}"
             )
+        if self.config.hybrid is not None and self.layout is not None:
+            raise ValueError(
+                "Policy: a decoder with gated delta nets (Qwen3.5) runs on one device, but the "
+                f"mesh has {self.layout.mesh.size}"
+            )
 
     def init(self, key: jax.Array) -> Params:
         """Returns random float32 weights: normal(0.02), output projections 0.02 / sqrt(2 L)."""
-        decoder = Decoder(self.config, self.layout, nnx.Rngs(params=key))
-        return nnx.to_pure_dict(nnx.split(decoder)[1])
+        return nnx.to_pure_dict(nnx.split(self._build(nnx.Rngs(params=key)))[1])
 
     def init_sharded(self, key: jax.Array, layout: Layout | None) -> Params:
         """Returns the weights of `init`; each device computes only its shards."""
@@ -82,7 +87,7 @@ class Policy:
         """
 
         def cast(path, x):
-            is_cast = path[-1].key in (*KERNEL_SPECS, "embedding", "kernel")
+            is_cast = path[-1].key in (*LAYER_SPECS, "embedding", "kernel")
             return x.astype(self.dtype) if is_cast else x
 
         return jax.tree.map_with_path(cast, params)
@@ -129,6 +134,8 @@ class Policy:
         def layer(x_BTD, weights, constants):
             rope, segment_ids_BT = constants
             attend = functools.partial(attend_rows, segment_ids_BT=segment_ids_BT)
+            if self.config.hybrid is not None:
+                attend = PackedMixers(attend, self.config.hybrid, segment_ids_BT)
             trained, frozen = weights
             if frozen is None:
                 return nnx.merge(graph, trained)(x_BTD, rope, attend, train_product)
@@ -144,11 +151,11 @@ class Policy:
             frozen = stacked
             stacked, total = lora.split_sum(layers.adapters)
         x_BTD = scan_layers(cast, layer, x_BTD, stacked, (rope, segment_ids_BT), total, frozen)
-        return rms_norm(x_BTD, decoder.final_norm.scale[...], self.config.norm_eps)
+        return self._normalise(decoder, x_BTD)
 
     def hidden_cached(
-        self, params: Params, tokens_nT, positions_nT, cache: KVCache, row_n=None
-    ) -> tuple[jax.Array, KVCache]:
+        self, params: Params, tokens_nT, positions_nT, cache: KVCache | HybridCache, row_n=None
+    ) -> tuple[jax.Array, KVCache | HybridCache]:
         """Returns hidden states of tokens that continue rows of a cache, and the new cache.
 
         Args:
@@ -158,8 +165,8 @@ class Policy:
             slot, including those that this call writes. A position of S or more marks padding,
             which is not written and has a meaningless result.
           cache: Keys and values of earlier tokens. Updated in place if donated.
-          row_n: Cache row of each line of tokens; several lines may continue the same row. None
-            means that n = B and that line b continues row b.
+          row_n: Cache row of each line of tokens; several lines may continue the same row, but not
+            in a hybrid. None means that n = B and that line b continues row b.
         """
         is_in_order = row_n is None
         row_n = jnp.arange(cache.rows) if row_n is None else row_n
@@ -168,11 +175,23 @@ class Policy:
         graph, _ = nnx.split(decoder.layers)
 
         def multiply(name, x, kernel):
-            return backend.multiply(KERNEL_SPECS[name], x, kernel)
+            return backend.multiply(LAYER_SPECS[name], x, kernel)
 
         def step(carry, number_and_weights):
             x_nTD, cache = carry
             layer, weights = number_and_weights
+            if self.config.hybrid is not None:
+                mixers = CachedMixers(
+                    backend,
+                    self.config.hybrid,
+                    cache,
+                    layer,
+                    row_n,
+                    positions_nT,
+                    is_in_order=is_in_order,
+                )
+                x_nTD = nnx.merge(graph, weights)(x_nTD, rope, mixers, multiply)
+                return (x_nTD, mixers.cache), None
             caches = []
 
             def attend(q_nTNH, k_nTKH, v_nTKH):
@@ -197,8 +216,7 @@ class Policy:
             return (x_nTD, caches[0]), None
 
         x_nTD, cache = backend.apply_layers(step, (x_nTD, cache), params["layers"])
-        hidden_nTD = rms_norm(x_nTD, decoder.final_norm.scale[...], self.config.norm_eps)
-        return hidden_nTD, cache
+        return self._normalise(decoder, x_nTD), cache
 
     def logits(self, params: Params, hidden: jax.Array) -> jax.Array:
         """Returns float32 next-token logits [..., V] of hidden states [..., D].
@@ -216,10 +234,21 @@ class Policy:
         x_BTD = constrain(self.layout, x_BTD, ("batch", "length", "act_embed"))
         return x_BTD, rope_tables(self.config, positions_BT)
 
+    def _normalise(self, decoder: Decoder, x: jax.Array) -> jax.Array:
+        """Applies the final norm."""
+        scale = decoder.final_norm.scale[...]
+        if self.config.hybrid is not None:
+            scale = 1.0 + scale
+        return rms_norm(x, scale, self.config.norm_eps)
+
+    def _build(self, rngs: nnx.Rngs) -> Decoder:
+        block = Block if self.config.hybrid is None else HybridGroup
+        return Decoder(self.config, self.layout, rngs, block)
+
     @functools.cached_property
     def _skeleton(self) -> tuple[Any, Any]:
         """Returns the graph definition and the abstract variables of the decoder."""
-        build = lambda: Decoder(self.config, self.layout, nnx.Rngs(params=jax.random.key(0)))
+        build = lambda: self._build(nnx.Rngs(params=jax.random.key(0)))
         return nnx.split(nnx.eval_shape(build))
 
     def _merge(self, params: Params) -> tuple[Decoder, DecodeBackend]:

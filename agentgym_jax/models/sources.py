@@ -84,6 +84,11 @@ def resolve(model: str) -> ModelSource:
         if not name:
             raise ValueError(f"{path}: {peft_files.CONFIG_FILE} names no base_model_name_or_path")
         base = resolve(name)
+        if base.config.hybrid is not None:
+            raise ValueError(
+                f"{path} adapts {name}, a Qwen3.5; adapters of this family are not supported, so "
+                "merge them with PEFT and pass the merged directory"
+            )
         return ModelSource(model, "peft_dir", path, base.config, base)
     if not path.is_dir():
         if model in PRESETS:

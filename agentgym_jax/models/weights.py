@@ -14,7 +14,13 @@ import safetensors.numpy
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from agentgym_jax.models.config import DecoderConfig, to_hf_config
-from agentgym_jax.models.hf_tensors import INDEX_FILE, RULES, StoredTensor, find_tensors
+from agentgym_jax.models.hf_tensors import (
+    INDEX_FILE,
+    Rule,
+    StoredTensor,
+    find_decoder_tensors,
+    get_rules,
+)
 from agentgym_jax.models.policy import Params, Policy
 from agentgym_jax.sharding import Layout, put
 
@@ -45,9 +51,9 @@ def load_hf(
     """
     tensors = check_tensors(directory, policy)
     shardings = flatten_dict(policy.param_shardings(layout) or {})
-    params = {}
+    params, rules = {}, get_rules(policy.config)
     for path, leaf in flatten_dict(policy.abstract_params()).items():
-        rule = RULES[path]
+        rule = rules[path]
         value = np.empty(leaf.shape, jnp.dtype(dtype))
         parts = value if rule.is_stacked else value[None]
         for part, name in zip(parts, rule.names(len(parts)), strict=True):
@@ -64,12 +70,12 @@ def check_tensors(directory: str | pathlib.Path, policy: Policy) -> dict[str, St
       FileNotFoundError: A file is missing.
     """
     config = policy.config
-    tensors = find_tensors(pathlib.Path(directory))
-    expected = {}
+    tensors = find_decoder_tensors(pathlib.Path(directory), config)
+    expected, rules = {}, get_rules(config)
     for path, leaf in flatten_dict(policy.abstract_params()).items():
-        rule = RULES[path]
+        rule = rules[path]
         shape = rule.stored_shape(leaf.shape[1:] if rule.is_stacked else leaf.shape)
-        expected.update(dict.fromkeys(rule.names(config.num_layers), shape))
+        expected.update(dict.fromkeys(rule.names(leaf.shape[0]), shape))
     problems = {
         "missing": [name for name in expected if name not in tensors],
         "unexpected": [
@@ -146,7 +152,7 @@ def save_hf(
         if as_llama and config.qkv_bias:  # a bias that only Llama has
             bias_LD = np.zeros((config.num_layers, config.hidden_size), np.float32)
             leaves["layers", "attention", "o_bias"] = bias_LD
-        _write_tensors(leaves, new, dtype, max_shard_bytes)
+        _write_tensors(leaves, get_rules(config), new, dtype, max_shard_bytes)
         if target.exists():
             target.rename(pathlib.Path(temporary) / "old")
         new.rename(target)
@@ -201,12 +207,16 @@ def _special_ids(directory: pathlib.Path) -> dict[str, int]:
 
 
 def _write_tensors(
-    leaves: Mapping[tuple[str, ...], Any], directory: pathlib.Path, dtype: str, max_shard_bytes: int
+    leaves: Mapping[tuple[str, ...], Any],
+    rules: Mapping[tuple[str, ...], Rule],
+    directory: pathlib.Path,
+    dtype: str,
+    max_shard_bytes: int,
 ) -> None:
     """Writes one file, or several with an index; the host has the tensors of one file at a time."""
     tensors = {}  # (rule, parameter, layer) of each tensor by name
     for path, leaf in leaves.items():
-        rule = RULES[path]
+        rule = rules[path]
         for layer, name in enumerate(rule.names(len(leaf))):
             tensors[name] = rule, leaf, layer
     itemsize = jnp.dtype(dtype).itemsize

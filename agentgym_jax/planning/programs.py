@@ -110,8 +110,8 @@ def make_programs(
       host_devices: Descriptions of as many devices as one process has.
 
     Raises:
-      PlanError: The algorithm has a critic, the sampler decodes with unmerged adapters, or the
-        reference is another model; plans do not support these yet.
+      PlanError: The algorithm has a critic, the sampler decodes with unmerged adapters, the
+        reference is another model, or the model is a Qwen3.5; plans do not support these yet.
     """
     if settings.reference is not None:
         raise PlanError("plans support the initial policy as the reference only")
@@ -127,6 +127,8 @@ def make_programs(
         mesh = make_mesh(data=1, fsdp=1, tensor=1, devices=devices)
         layout, decode_layout = Layout(mesh, TRAIN_RULES), Layout(mesh, DECODE_RULES)
     config = get_decoder_config(settings)
+    if config.hybrid is not None:
+        raise PlanError("plans do not support models with gated delta nets (Qwen3.5) yet")
     with tracing_for(devices[0].platform):
         learner = _trace_learner(settings, config, layout)
         # Its programs are the same in all processes.

@@ -56,6 +56,19 @@ def cut_into_slices(
         yield PrefillSlice(row=row, start=start + i, tokens=part, length=length)
 
 
+def separate_rows(slices: Sequence[PrefillSlice]) -> Iterator[list[PrefillSlice]]:
+    """Yields the slices in order, in lists in which no row occurs twice."""
+    waiting = list(slices)
+    while waiting:
+        first_by_row: dict[int, PrefillSlice] = {}
+        for part in waiting:
+            first_by_row.setdefault(part.row, part)
+        now = list(first_by_row.values())
+        yield now
+        taken = {id(part) for part in now}
+        waiting = [part for part in waiting if id(part) not in taken]
+
+
 def divide_lines(
     items: Sequence[tuple[int, Any]], num_rows: int, lines: int, shards: int
 ) -> Iterator[list[Any]]:

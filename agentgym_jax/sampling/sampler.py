@@ -15,11 +15,12 @@ import numpy as np
 
 from agentgym_jax.limits import Range
 from agentgym_jax.models.decode_backend import choose_backend
+from agentgym_jax.models.hybrid import HybridCache, create_cache
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling import decode, prefill
 from agentgym_jax.sampling.options import SampledTurn, SamplingOptions, check_buckets
-from agentgym_jax.sampling.prefill import PrefixChunk
+from agentgym_jax.sampling.prefill import PrefillSlice, PrefixChunk
 from agentgym_jax.sampling.statistics import SamplerStatistics
 from agentgym_jax.sharding import launch_lock
 
@@ -43,6 +44,9 @@ class _Row:
     logprobs: list[np.ndarray]
     total: int = 0  # number of tokens in the sequence, including the pending one
     has_pending: bool = False  # True if the last token is not in the cache
+    # Parts of the sequence; kept only if the cache cannot return to fewer tokens.
+    history: list[np.ndarray] = dataclasses.field(default_factory=list)
+    must_replay: bool = False  # True if the next prefill computes the whole sequence
 
 
 class Sampler:
@@ -93,8 +97,12 @@ class Sampler:
         self.statistics = SamplerStatistics()
         self._decode_steps = decode_steps
         self._return_after_finished = return_after_finished
-        self._cache: KVCache | None = None
-        self._backend = choose_backend(self.decode_rows, policy.dtype, policy.layout)
+        self._cache: KVCache | HybridCache | None = None
+        # True if a cache row is the state of a sequence, which cannot return to fewer tokens.
+        self._has_state = policy.config.hybrid is not None
+        self._backend = choose_backend(
+            self.decode_rows, policy.dtype, policy.layout, allow_native=not self._has_state
+        )
         self._params = None
         self._version = -1
         self._open: dict[int, _Row] = {}
@@ -142,7 +150,7 @@ class Sampler:
         if self._running is not None:  # its tokens would have the wrong version
             raise ValueError("Sampler.set_params while a call is running: finish it first")
         if self._cache is None:
-            self._cache = KVCache.create(
+            self._cache = create_cache(
                 self.policy.config,
                 self.rows,
                 self.cache_length,
@@ -215,7 +223,9 @@ class Sampler:
                 f"max_tokens={record.options.max_tokens}"
             )
         arrays = [np.asarray(chunk, np.int32) for chunk in chunks]
-        if record.total:
+        if record.must_replay:
+            record.queue = prefill.split_prompt([*record.history, *arrays])
+        elif record.total:
             pending = [state.token[row : row + 1]] if record.has_pending else []
             tokens = np.concatenate([*pending, *arrays])
             record.queue = [PrefixChunk(tokens[:-1], None)] if len(tokens) > 1 else []
@@ -223,22 +233,28 @@ class Sampler:
             record.queue = prefill.split_prompt(arrays)
         state.token[row] = arrays[-1][-1]
         record.total += count
-        record.has_pending = True
+        record.has_pending, record.must_replay = True, False
+        if self._has_state:
+            record.history += arrays
         record.sampled, record.logprobs = [], []
         self._queued_rows.append(row)
 
     def rewind(self, row: int, count: int) -> None:
         """Drops the tokens of a row after its first `count`; the row must not be active.
 
-        At least one token is dropped. The next prefill continues after those that are kept.
+        At least one token is dropped. The next prefill continues after those that are kept; if the
+        cache is a state (`HybridCache`), it first computes them again.
         """
         record = self._open[row]
         if not 0 <= count < record.total or self._state.is_active[row] or record.queue:
             raise ValueError(
                 f"row {row}: cannot keep {count} of {record.total} tokens, or the row is active"
             )
+        cached = int(self._state.length[row])
         record.total = self._state.length[row] = count
         record.has_pending = False
+        if self._has_state:
+            self._shorten_history(row, cached)
         kept = self._prefixes[row].items()
         self._prefixes[row] = {digest: length for digest, length in kept if length <= count}
 
@@ -261,13 +277,28 @@ class Sampler:
         record, state = self._open[row], self._state
         tokens, logprobs = self.partial_turn(row)
         surplus = len(tokens) - count
+        cached = int(state.length[row])
         state.token[row] = tokens[count - 1]
         state.length[row] -= surplus
         record.total -= surplus
         record.sampled, record.logprobs = [tokens[:count]], [logprobs[:count]]
+        if self._has_state:
+            self._shorten_history(row, cached)
         state.is_active[row] = False
         self._decoding_rows = [r for r in self._decoding_rows if r != row]
         return SampledTurn(row, tokens[:count], logprobs[:count], False, self._version)
+
+    def _shorten_history(self, row: int, cached: int) -> None:
+        """Drops the tokens after the first `total` of a row whose cache is the state after `cached`.
+
+        A state with too many tokens is of no use: the next prefill computes the sequence again.
+        """
+        record = self._open[row]
+        tokens = np.concatenate([np.zeros(0, np.int32), *record.history])
+        record.history = [tokens[: record.total]] if record.total else []
+        if record.must_replay or cached > self._state.length[row]:
+            record.must_replay = record.total > 0
+            self._state.length[row] = 0
 
     def begin(self) -> None:
         """Prefills all queued tokens and starts a decode call; `finish` must follow.
@@ -326,6 +357,8 @@ class Sampler:
             options = self._open[row].options
             self._state.budget[row] = min(options.max_turn_tokens, self.remaining_tokens(row))
             self._state.is_active[row] = True
+            if self._has_state:  # the next decode step replaces the state of the prefix
+                self._prefixes[row].clear()
         self._decoding_rows += self._queued_rows
         self._queued_rows = []
         jax.block_until_ready(self._cache)  # keeps prefill out of the decoding time
@@ -373,15 +406,23 @@ class Sampler:
         # Slices of the longest bucket are computed first, because the end of a chunk may use a
         # shorter bucket than its beginning.
         for T, n in reversed(self.buckets):
-            in_bucket = [(slice_.row, slice_) for slice_ in slices if slice_.length == T]
-            for call in prefill.divide_lines(in_bucket, self.rows, n, self._shards):
-                arrays = prefill.pack_slices(call, T, padding_row=self.rows)
-                with launch_lock:
-                    self._cache = decode.prefill(self.policy, self._params, self._cache, *arrays)
-                self.statistics.prefill_calls += 1
-                self.statistics.prefill_capacity += n * T
+            in_bucket = [slice_ for slice_ in slices if slice_.length == T]
+            # Slices of a row must follow each other if the cache is a state.
+            parts = prefill.separate_rows(in_bucket) if self._has_state else [in_bucket]
+            for part in parts:
+                self._prefill_slices(part, T, n)
         for row in rows:
             self.statistics.prefilled += self._advance(row, 1)
+
+    def _prefill_slices(self, slices: Sequence[PrefillSlice], T: int, n: int) -> None:
+        """Computes slices of one bucket, of `n` slices with `T` tokens."""
+        items = [(slice_.row, slice_) for slice_ in slices]
+        for call in prefill.divide_lines(items, self.rows, n, self._shards):
+            arrays = prefill.pack_slices(call, T, padding_row=self.rows)
+            with launch_lock:
+                self._cache = decode.prefill(self.policy, self._params, self._cache, *arrays)
+            self.statistics.prefill_calls += 1
+            self.statistics.prefill_capacity += n * T
 
     def _neighbours(self, row: int) -> range:
         """Returns the rows on the same device, which can copy prefixes from each other."""
@@ -394,6 +435,8 @@ class Sampler:
         before = int(self._state.length[row])
         for chunk in queue[:count]:
             self._state.length[row] += len(chunk.tokens)
+            if self._has_state:  # earlier prefixes are no longer in the cache
+                self._prefixes[row].clear()
             if chunk.digest:
                 self._prefixes[row][chunk.digest] = int(self._state.length[row])
         del queue[:count]
@@ -421,6 +464,8 @@ class Sampler:
         """Stores the new tokens of one row and returns its turn if it ended."""
         record, state, n = self._open[row], self._state, int(chunk.count[index])
         record.sampled.append(chunk.tokens[index, :n])
+        if self._has_state:
+            record.history.append(chunk.tokens[index, :n])
         record.logprobs.append(chunk.logprobs[index, :n])
         record.total += n
         state.token[row] = chunk.tokens[index, n - 1]

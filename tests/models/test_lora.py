@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
+from agentgym_jax.models.hf_tensors import RULES
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.layer_scan import WithGradientSum
 from agentgym_jax.models.lora import TARGETS, Adapters, merge
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
-from agentgym_jax.models.weights import RULES
 from tests.builders import decoder_config, decoder_families
 
 FAMILIES = decoder_families(decoder_config())

@@ -178,6 +178,55 @@ SAMPLING = [
         "version=0,",
         "tests/sampling/test_sampler.py",
     ),
+    # A row whose last token is dropped keeps the state after that token.
+    Mutant(
+        "sampling",
+        "cached > self._state.length[row]:",
+        "cached > self._state.length[row] + 1:",
+        "tests/sampling/test_hybrid_rows.py",
+    ),
+    # A row copies the state of a row that has sampled tokens since its prompt.
+    Mutant(
+        "sampling",
+        "if self._has_state:  # the next decode step replaces the state of the prefix",
+        "if False:",
+        "tests/sampling/test_hybrid_rows.py",
+    ),
+    # All slices of a row start from the same state.
+    Mutant(
+        "sampling",
+        "prefill.separate_rows(in_bucket) if self._has_state else [in_bucket]",
+        "[in_bucket]",
+        "tests/sampling/test_hybrid_rows.py",
+    ),
+    # The convolution of a segment sees the tokens of the previous segment.
+    Mutant(
+        "models",
+        "is_seen_BT = ids[:, w : w + T] == segment_ids_BT",
+        "is_seen_BT = ids[:, w : w + T] >= 0",
+        "tests/models/test_hybrid.py",
+    ),
+    # The state of a delta net passes from segment to segment.
+    Mutant(
+        "models",
+        "jnp.where(is_carried_XB1t, from_start, -jnp.inf)",
+        "from_start",
+        "tests/models/test_delta_net.py",
+    ),
+    # Padding changes the state of a row.
+    Mutant(
+        "models",
+        "beta_nTN = jnp.where(is_token_nT[..., None], beta_nTN, 0.0)",
+        "beta_nTN = jnp.asarray(beta_nTN)",
+        "tests/models/test_hybrid.py",
+    ),
+    # A row that is opened again continues its earlier sequence.
+    Mutant(
+        "models",
+        "is_new_n = positions_nT[:, 0] == 0",
+        "is_new_n = positions_nT[:, 0] < 0",
+        "tests/models/test_hybrid.py",
+    ),
 ]
 
 CLIENT = [

@@ -1,9 +1,10 @@
-"""Random models of the three families, compared with an installed transformers."""
+"""Random models of the four families, compared with an installed transformers."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 import transformers
 
@@ -29,6 +30,24 @@ LLAMA3_ROPE = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }
+QWEN3_5 = COMMON | dict(
+    num_hidden_layers=8,
+    num_key_value_heads=2,
+    head_dim=24,
+    linear_num_key_heads=2,
+    linear_num_value_heads=6,
+    linear_key_head_dim=16,
+    linear_value_head_dim=12,
+    # Outputs of delta nets that are close to 0 are normalised. With a smaller constant this multiplies
+    # rounding errors: the two forms of the delta rule in transformers then differ by 6e-4.
+    rms_norm_eps=1e-3,
+    rope_parameters={
+        "rope_type": "default",
+        "rope_theta": 1e4,
+        "partial_rotary_factor": 0.25,
+        "mrope_section": [1, 1, 1],
+    },
+)
 CONFIGS = {
     "qwen2-tied": transformers.Qwen2Config(
         **COMMON, num_key_value_heads=2, tie_word_embeddings=True
@@ -50,7 +69,19 @@ CONFIGS = {
         num_key_value_heads=2,
         rope_parameters={"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0},
     ),
+    "qwen3.5": transformers.Qwen3_5TextConfig(**QWEN3_5, tie_word_embeddings=True),
+    "qwen3.5-untied": transformers.Qwen3_5TextConfig(
+        **QWEN3_5 | dict(linear_conv_kernel_dim=3), full_attention_interval=2
+    ),
 }
+VISION = dict(
+    depth=1,
+    hidden_size=16,
+    intermediate_size=16,
+    num_heads=2,
+    out_hidden_size=48,
+    num_position_embeddings=16,
+)
 
 
 def make_reference(name):
@@ -107,3 +138,21 @@ def test_an_export_loaded_by_transformers_gives_the_same_logits(name, tmp_path):
         atol=ATOL,
         rtol=1e-5,
     )
+
+
+def test_the_text_part_of_a_qwen3_5_with_a_vision_tower_equals_that_of_transformers(tmp_path):
+    torch.manual_seed(0)
+    config = transformers.Qwen3_5Config(
+        text_config=QWEN3_5, vision_config=VISION, tie_word_embeddings=True
+    )
+    reference = transformers.Qwen3_5ForConditionalGeneration(config).eval()
+    reference.save_pretrained(tmp_path)
+    names = safetensors.torch.load_file(tmp_path / "model.safetensors").keys()
+    assert any(name.startswith("model.visual.") for name in names)
+    assert any(name.startswith("model.language_model.") for name in names)
+    policy = Policy(sources.resolve(str(tmp_path)).config)
+    params = load_hf(tmp_path, policy)
+    tokens_BT = jax.random.randint(jax.random.key(0), (2, 70), 0, 200)
+    expected_BTV = reference_logits(reference, tokens_BT)
+    assert np.std(expected_BTV) > 1
+    np.testing.assert_allclose(our_logits(policy, params, tokens_BT), expected_BTV, atol=ATOL)

@@ -201,14 +201,33 @@ class Model:
             raise ConfigError(f"the weights of {self.source.model}: {error}") from error
 
 
-def build_layouts(mesh_options: Mapping[str, Any]) -> tuple[Layout | None, Layout | None]:
-    """Builds the layouts of learner and sampler; None on a single device."""
-    return call(make_layouts, "mesh", mesh_options)
+def build_layouts(
+    mesh_options: Mapping[str, Any], *, is_hybrid: bool = False
+) -> tuple[Layout | None, Layout | None]:
+    """Builds the layouts of learner and sampler; None on a single device.
+
+    `is_hybrid` is True for a model with gated delta nets, which runs on a single device.
+    """
+    layouts = call(make_layouts, "mesh", mesh_options)
+    if is_hybrid and layouts != (None, None):
+        raise ConfigError(
+            f"config.model is a Qwen3.5, which runs on one device, but there are {jax.device_count()}"
+            ": show the program one device, e.g. with CUDA_VISIBLE_DEVICES=0"
+        )
+    return layouts
+
+
+def is_hybrid(settings: ModelSettings, source: ModelSource | None) -> bool:
+    """Returns True for a model with gated delta nets (Qwen3.5)."""
+    if source is None:
+        return "hybrid" in settings.architecture and settings.architecture["hybrid"] is not None
+    return source.config.hybrid is not None
 
 
 def resolve_source(settings: ModelSettings) -> ModelSource | None:
     """Finds a model and checks its files without loading them; None for random weights."""
     if settings.source == _RANDOM:
+        _check_adapters(settings, None)
         return None
     if not settings.source:
         raise ConfigError(
@@ -220,7 +239,16 @@ def resolve_source(settings: ModelSettings) -> ModelSource | None:
         sources.check_weights(source)
     except (ValueError, OSError) as error:
         raise ConfigError(f"config.model.source={settings.source}: {error}") from error
+    _check_adapters(settings, source)
     return source
+
+
+def _check_adapters(settings: ModelSettings, source: ModelSource | None) -> None:
+    if settings.lora and is_hybrid(settings, source):
+        raise ConfigError(
+            "config.model.lora: a Qwen3.5 is trained with all its weights only; set "
+            "config.model.lora to an empty section"
+        )
 
 
 def build_model(

@@ -225,9 +225,9 @@ def _build_teacher(settings: RLSettings, model: Model) -> Teacher | None:
                 "its vocabulary differs from the policy's; set config.tokenizer.source to the "
                 f"teacher's tokenizer, {source.tokenizer_path}"
             )
+        policy = Policy(source.config, dtype=settings.model.dtype, layout=model.layout)
     except (ValueError, OSError) as error:
         raise ConfigError(f"config.reference.source={name}: {error}") from error
-    policy = Policy(source.config, dtype=settings.model.dtype, layout=model.layout)
     score = make_score(
         policy,
         temperature=settings.sampling.temperature,
