@@ -58,6 +58,8 @@ LEVELS = {
     "export": 7,
     "view": 7,
     "serve": 7,
+    "sweeps": 7,
+    "sweep": 7,
 }
 # Maps each package to the packages that it may import, besides the standard library and itself.
 ONLY = {
