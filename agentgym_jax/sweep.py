@@ -3,7 +3,7 @@ r"""Runs many trainings that one file describes, and reports them together (docs
   python -m agentgym_jax.sweep --config=configs/sweeps/bandit.py --workdir=runs/sweep
   python -m agentgym_jax.sweep report runs/sweep          # also while runs are missing
 
-A second call with the same workdir resumes the sweep: finished runs are kept, the others go on.
+A second call with the same workdir resumes the sweep: finished runs are kept, the others continue.
 """
 
 import sys

@@ -32,7 +32,7 @@ def load_sweep(config: str) -> Sweep:
     """Returns the sweep of `FILE:OPTIONS`; raises ConfigError if the file describes no sweep."""
     file, _, options = config.partition(":")
     path = pathlib.Path(file)
-    # a name of its own, so that a file called like a package does not replace it
+    # a unique name, so that a file with the name of a package does not replace it
     spec = importlib.util.spec_from_file_location(f"sweep_{uuid.uuid4().hex}", path)
     if spec is None or spec.loader is None or not path.is_file():
         raise ConfigError(f"{file}: there is no such Python file")

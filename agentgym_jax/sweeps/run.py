@@ -37,7 +37,7 @@ def check_parallel(parallel: int, memory_gib: float | None) -> list[list[int]]:
     With one run it has all cores of this process. Otherwise the shares are disjoint and equal.
 
     Raises:
-      ConfigError: There are too few cores, or too little memory for so many runs.
+      ConfigError: There are too few cores, or too little memory.
     """
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     if parallel > max(1, len(cores)):

@@ -57,7 +57,7 @@ def _draw(panel: Panel, ax: Axes, run: Run) -> None:
 
 @contextlib.contextmanager
 def figure_style() -> Iterator[None]:
-    """Draws the figures of a block in the project's style, whatever the user's matplotlibrc says."""
+    """Draws the figures of a block in the project's style and ignores the user's matplotlibrc."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_STYLE)

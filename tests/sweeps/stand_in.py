@@ -1,4 +1,4 @@
-"""Stands in for a training process in tests of the runner: python stand_in.py FOLDER STEPS DELAY_S
+"""Imitates a training process in tests of the runner: python stand_in.py FOLDER STEPS DELAY_S
 
 It keeps the contract of a run folder (lock, one metrics line and one checkpoint per step, stop with
 status 143 after SIGTERM) and appends the steps that it computes to computed.txt.

@@ -73,3 +73,17 @@ def test_a_file_without_a_sweep_is_refused(tmp_path):
 
 def test_a_shipped_sweep_gets_its_options():
     assert load_sweep("configs/sweeps/bandit.py:smoke").config == "configs/rl/bandit.py:smoke"
+
+
+@pytest.mark.parametrize("option", ["of=bandit", "of=two_rooms"])
+def test_the_comparison_of_all_algorithms_is_a_sweep(option):
+    path = "experiments/2026-11-22_every_algorithm/sweep.py"
+    runs, total_steps = check_runs(load_sweep(f"{path}:{option}"))
+    assert len(runs) == 42 and total_steps["algorithm=reinforce_seed=2"] == 90
+
+
+def test_the_comparison_of_horizons_is_a_sweep(monkeypatch):
+    folder = "experiments/2026-11-22_horizons"
+    monkeypatch.syspath_prepend(ROOT / folder)
+    runs, total_steps = check_runs(load_sweep(f"{folder}/sweep.py"))
+    assert len(runs) == 12 and set(total_steps.values()) == {60}

@@ -24,15 +24,13 @@ SWEEP = Sweep(
     baseline={"algorithm": "grpo"},
 )
 GRPO = (("algorithm", "grpo"),)
-PPO_0, PPO_5 = (
-    (GRPO_PPO := (("algorithm", "ppo"),)) + (("warmup_steps", "0"),),
-    GRPO_PPO + (("warmup_steps", "5"),),
-)
+PPO_0 = (("algorithm", "ppo"), ("warmup_steps", "0"))
+PPO_5 = (("algorithm", "ppo"), ("warmup_steps", "5"))
 # Final success by variant, for seeds 0, 1 and 2.
 SUCCESS = {GRPO: (0.25, 0.5, 0.75), PPO_0: (0.5, 0.75, 0.875), PPO_5: (0.25, 0.25, None)}
 
 
-def write_run(folder, run, success, total_steps=2):
+def write_run(folder, run, success):
     """Writes a run of two steps that took an hour and sampled 100 tokens; None: after one step."""
     path = folder.run_path(run)
     path.mkdir(parents=True)
@@ -40,9 +38,8 @@ def write_run(folder, run, success, total_steps=2):
     (path / "provenance.json").write_text(json.dumps({"starts": starts}))
     steps = [{"step": 1, "time": 1800.0, "eval/success": 0.9, "rollout/sampled_tokens": 40.0}]
     if success is not None:
-        steps.append(
-            {"step": 2, "time": 3600.0, "eval/success": success} | {"rollout/sampled_tokens": 60.0}
-        )
+        measured = {"eval/success": success, "rollout/sampled_tokens": 60.0}
+        steps.append({"step": 2, "time": 3600.0} | measured)
     (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in steps))
     saved = path / f"checkpoints/{len(steps)}"
     saved.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The runner of a sweep, with processes that stand in for training: stops, kills, failures, cores."""
+"""The runner of a sweep, with processes that imitate training: stops, kills, failures, cores."""
 
 import json
 import os
@@ -120,7 +120,7 @@ def test_a_run_that_another_process_trains_is_awaited_and_not_run_twice(tmp_path
     assert computed(folder, first) == [1, 2, 3, 4]
 
 
-# Program that runs a sweep with the stand-in, for tests that kill it.
+# Program that runs a sweep of imitated trainings, for a test that kills it.
 PROGRAM = """
 import sys
 from agentgym_jax.jobs.run import StopFlag

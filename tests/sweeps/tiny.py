@@ -1,6 +1,6 @@
 """Base config of test sweeps: SFT of a tiny model on three recorded episodes, some seconds a run.
 
-Options: rows=2 (rows of a batch); fail (the run fails after its first step).
+Options: rows=2 (rows of a batch); fail (the run fails when it loads its data).
 """
 
 from agentgym_jax.configs import common
@@ -16,5 +16,5 @@ def get_config(arg=None):
     c.model.architecture.num_layers = 1
     c.checkpoint.every = 2
     if opt.fail:
-        c.sft.demonstrations.expert.environment = "no_such_environment"
+        c.sft.files = ("no_such_file.json",)
     return c
