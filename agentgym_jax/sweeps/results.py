@@ -2,6 +2,7 @@
 
 import calendar
 import dataclasses
+import itertools
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -87,7 +88,7 @@ def wall_hours(starts: Sequence[str], times: Sequence[float]) -> float:
     """
     begun = [float(calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))) for text in starts]
     seconds = 0.0
-    for start, following in zip(begun, [*begun[1:], math.inf], strict=True):
+    for start, following in itertools.pairwise([*begun, math.inf]):
         seconds += max((at - start for at in times if start <= at < following), default=0.0)
     return seconds / 3600
 

@@ -16,7 +16,7 @@ from agentgym_jax.telemetry import metrics
 GOALS = ("max", "min")
 STEPS = ("last", "best")
 _SEED = "seed"
-_UNSAFE = re.compile(r"[^A-Za-z0-9.+-]+")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Axis:
     def __post_init__(self) -> None:
         if not self.points:
             raise ConfigError(f"axis {self.name!r} has no values")
-        if _UNSAFE.sub("_", self.name).strip("_") != self.name.strip("_"):
+        if _UNSAFE.search(self.name):
             raise ConfigError(f"axis name {self.name!r}: use letters, digits and underscores")
         if self.name == _SEED or any(_SEED in point for point in self.points.values()):
             raise ConfigError(
@@ -93,7 +93,7 @@ def listed(
 
 
 def label(value: Any) -> str:
-    """Returns the text of a value in names: only letters, digits, dot, plus and minus."""
+    """Returns the text of a value in names: only letters, digits, underscore, dot, plus and minus."""
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
@@ -101,7 +101,7 @@ def label(value: Any) -> str:
         return short if float(short) == value else repr(value)
     if isinstance(value, list | tuple):
         return "-".join(map(label, value)) or "none"
-    return _UNSAFE.sub("-", str(value)).strip("-") or "none"
+    return _UNSAFE.sub("-", str(value)) or "none"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

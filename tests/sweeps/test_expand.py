@@ -76,7 +76,7 @@ def test_options_follow_those_of_the_base_and_other_keys_are_overrides():
         (0.1 + 0.2, "0.30000000000000004"),
         (True, "True"),
         ((6, 8), "6-8"),
-        ("a/b c", "a-b-c"),
+        ("a/b c_d", "a-b-c_d"),
         ("", "none"),
         (-1, "-1"),
     ],
