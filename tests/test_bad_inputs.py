@@ -424,6 +424,13 @@ COMMANDS = [
     ),
     ("export --model=nowhere --out={}", "nowhere"),
     ("view {}", "is not a run folder"),
+    ("sweep report {}", "holds no sweep"),
+    ("sweep --config=configs/sweeps/bandit.py", "--workdir is missing"),
+    ("sweep --config=configs/sweeps/bandits.py --workdir={}", "did you mean configs/sweeps"),
+    ("sweep --config=configs/sweeps/bandit.py --workdir={} --parallel=999", "may use"),
+    ("sweep --config=configs/quickstart.py --workdir={}", "describes no sweep"),
+    ("sweep --config=configs/sweeps/bandit.py:smok --workdir={}", "did you mean 'smoke'?"),
+    ("train --config=configs/sweeps/bandit.py --workdir={}", "agentgym_jax.sweep"),
     ("results {}", "{}"),
     ("replay {} --episode=step_1/0 --turn=1", "{} has no recorded episodes"),
 ]
@@ -434,6 +441,7 @@ import json, os, runpy, sys
 import agentgym_jax.startup, agentgym_jax.viewer.plots, agentgym_jax.evaluation.report
 import agentgym_jax.jobs.rl.build, agentgym_jax.jobs.sft
 import agentgym_jax.jobs.agentevol, agentgym_jax.jobs.dpo, agentgym_jax.jobs.rl.loop
+import agentgym_jax.sweeps.report, agentgym_jax.sweeps.configs
 for module, *arguments in json.load(sys.stdin):
     sys.stdout.flush()
     child = os.fork()

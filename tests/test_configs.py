@@ -9,9 +9,10 @@ import sys
 
 import pytest
 
-from agentgym_jax.jobs import agentevol, dpo, evaluation, sft
+from agentgym_jax.jobs import evaluation
 from agentgym_jax.jobs.config.sections import ConfigError, plain
 from agentgym_jax.jobs.rl import config as rl
+from agentgym_jax.sweeps.configs import PARSERS, check_runs
 from agentgym_jax.train import JOBS
 
 CONFIGS = pathlib.Path(__file__).parent.parent / "configs"
@@ -20,9 +21,8 @@ FILES = sorted(
     for p in CONFIGS.rglob("*.py")
     if p.name not in ("__init__.py", "common.py")
 )
-
-
-PARSERS = {"rl": rl.parse, "sft": sft.parse, "dpo": dpo.parse, "agentevol": agentevol.parse}
+SWEEPS = [name for name in FILES if name.startswith("sweeps.")]
+RUNS = [name for name in FILES if name not in SWEEPS]
 
 
 def load(name, arg=None):
@@ -36,9 +36,17 @@ def parse(name, config):
 
 
 @pytest.mark.parametrize("arg", [None, "smoke"])
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", RUNS)
 def test_every_section_of_every_config_binds(name, arg):
     parse(name, load(name, arg))
+
+
+@pytest.mark.parametrize("arg", [None, "smoke"])
+@pytest.mark.parametrize("name", SWEEPS)
+def test_every_run_of_every_sweep_binds(name, arg):
+    sweep = importlib.import_module(f"configs.{name}").get_config(arg)
+    runs, total_steps = check_runs(sweep)
+    assert len(runs) == len(total_steps) >= 2 * len(sweep.seeds)
 
 
 # Source code of a program that loads every config; argv[1] is a list of module names in JSON.

@@ -15,6 +15,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from agentgym_envs.__main__ import _parser as environment_commands
+from agentgym_jax.sweeps.configs import load_sweep
 
 ROOT = pathlib.Path(__file__).parents[1]
 LOG = ROOT / "experiments" / "LOG.md"
@@ -118,7 +119,7 @@ def parse_environment_command(arguments):
 
 def parse_flags(module, arguments):
     """Parses a command line of absl flags, including the config file and its overrides."""
-    if "--config=configs/X.py" in arguments or "--config=configs/eval/X.py" in arguments:
+    if any(f"--config=configs/{name}X.py" in arguments for name in ("", "eval/", "sweeps/")):
         arguments = [a for a in arguments if not a.startswith("--config")]
     values = flags.FlagValues()
     for kind, name in flag_definitions(module) | flag_definitions("agentgym_jax.startup"):
@@ -132,9 +133,11 @@ def parse_flags(module, arguments):
             flags.DEFINE_string(name, None, "", flag_values=values)
     rest = values(["", *arguments])[1:]
     if any(a.startswith("--config=") for a in arguments):
-        # this statement raises an error if the file is missing
-        assert values["config"].value.to_dict()
-    assert not rest or module.endswith(("results", "view", "replay")), (module, rest)
+        # these statements raise an error if the file is missing
+        config = values["config"].value
+        assert load_sweep(config) if module.endswith("sweep") else config.to_dict()
+    positional = ("results", "view", "replay", "sweep")
+    assert not rest or module.endswith(positional), (module, rest)
 
 
 def flag_definitions(module):

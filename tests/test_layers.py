@@ -59,6 +59,8 @@ LEVELS = {
     "view": 7,
     "serve": 7,
     "replay": 7,
+    "sweeps": 7,
+    "sweep": 7,
 }
 # Maps each package to the packages that it may import, besides the standard library and itself.
 ONLY = {

@@ -135,7 +135,8 @@ def _rank(result: Result) -> tuple[int, float]:
     return num_subtasks, -1.0 if success is None else success
 
 
-def _markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a table in Markdown whose first column is left-aligned."""
     lines = ["| " + " | ".join(heading) + " |", "|---|" + "---:|" * (len(heading) - 1)]
     for row in rows:
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
@@ -167,7 +168,7 @@ def leaderboard(results: Sequence[Result]) -> str:
             [r.name, subtasks, str(whole["tasks"]), _success(whole), str(whole["invalid"])]
             + [*map(_success, cells), *map(_score, cells)]
         )
-    return _markdown(heading, rows)
+    return markdown_table(heading, rows)
 
 
 def _coverage(results: Sequence[Result]) -> list[str]:
@@ -194,13 +195,13 @@ def _subtasks(results: Sequence[Result]) -> str:
             if known:
                 label = f"{known[0]['items']} ({subtask.test_items})"
                 rows.append([f"{environment} {subtask.name}", label, *map(_success, cells)])
-    return _markdown(["sub-task", "items (paper)", *(r.name for r in results)], rows)
+    return markdown_table(["sub-task", "items (paper)", *(r.name for r in results)], rows)
 
 
 def _groups(results: Sequence[Result]) -> str:
     names = sorted({name for r in results for name in r.document["groups"]})
     rows = [[name, *(_success(r.document["groups"].get(name)) for r in results)] for name in names]
-    return _markdown(["group", *(r.name for r in results)], rows)
+    return markdown_table(["group", *(r.name for r in results)], rows)
 
 
 def _samples(results: Sequence[Result], ks: Sequence[int]) -> str:
@@ -210,14 +211,14 @@ def _samples(results: Sequence[Result], ks: Sequence[int]) -> str:
         overall = r.document["overall"]
         values = [overall[name].get(str(k)) for name in ("pass_at_k", "majority_at_k") for k in ks]
         rows.append([r.name, *(_NONE if v is None else f"{100 * v:.1f}" for v in values)])
-    return _markdown(heading, rows)
+    return markdown_table(heading, rows)
 
 
 def _comparison(comparison: Mapping[str, Any]) -> str:
     heading = ["", "tasks", "success % before", "after", "difference", "95% interval", "p", "test"]
     rows = [("all", comparison["overall"])]
     rows += [*comparison["environments"].items(), *comparison["groups"].items()]
-    table = _markdown(heading, [[name, *_difference_cells(row)] for name, row in rows])
+    table = markdown_table(heading, [[name, *_difference_cells(row)] for name, row in rows])
     notes = ["The p-values are of single comparisons, not corrected for the number of rows."]
     changed = [
         f"{k}: {old} before, {new} after" for k, (old, new) in comparison["decoding"].items()
@@ -248,4 +249,4 @@ def _files(results: Sequence[Result]) -> str:
         hashes = ", ".join(f"{n} {h[:12] or _NONE}" for n, h in r.document["manifests"].items())
         turns = ", ".join(f"{n} {t}" for n, t in r.document["decoding"]["max_turns"].items())
         rows.append([r.name, f"`{r.path}`", turns, hashes])
-    return _markdown(["agent", "file", "turn limits", "task manifests (sha256)"], rows)
+    return markdown_table(["agent", "file", "turn limits", "task manifests (sha256)"], rows)

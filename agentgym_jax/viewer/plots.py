@@ -3,9 +3,10 @@
 There is one PNG per panel, and summary.png with the six most important panels.
 """
 
+import contextlib
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import matplotlib
@@ -54,7 +55,16 @@ def _draw(panel: Panel, ax: Axes, run: Run) -> None:
         ax.legend(loc="best")
 
 
-def _save(figure: Figure, path: pathlib.Path) -> None:
+@contextlib.contextmanager
+def figure_style() -> Iterator[None]:
+    """Draws the figures of a block in the project's style and ignores the user's matplotlibrc."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_STYLE)
+        yield
+
+
+def save_figure(figure: Figure, path: pathlib.Path) -> None:
     """Writes the PNG atomically, without a date or version in its metadata."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     figure.savefig(temporary, format="png", dpi=_DPI, metadata={"Software": None})
@@ -81,9 +91,7 @@ def write_plots(run_dir: str | os.PathLike) -> list[pathlib.Path]:
     figures = [(panel.file, [panel], 6.4, 3.8) for panel in panels]
     figures.append(("summary", panels[:6], 4.6, 3.2))
     written = []
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # a user's matplotlibrc must not change the figures
-        matplotlib.rcParams.update(_STYLE)
+    with figure_style():
         for name, shown, width, height in figures:
             columns = min(3, len(shown))
             rows = -(-len(shown) // columns)
@@ -91,6 +99,6 @@ def write_plots(run_dir: str | os.PathLike) -> list[pathlib.Path]:
             for i, panel in enumerate(shown, 1):
                 _draw(panel, figure.add_subplot(rows, columns, i), run)
             written.append(folder.plots / f"{name}.png")
-            _save(figure, written[-1])
+            save_figure(figure, written[-1])
     logging.info("%d figures written to %s", len(written), folder.plots)
     return written

@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import IO, Any
 
 import jinja2
+import markupsafe
 from absl import logging
 
 from agentgym_jax.client.transport import Transport
@@ -187,6 +188,22 @@ def page(name: str, *, is_live: bool) -> tuple[str, str]:
     )
     before, after = html_page.split("<!--DATA-->")
     return before, after
+
+
+def static_page(template: str, **values: Any) -> str:
+    """Returns a page without scripts: a template of `page/` with the styles of the viewer.
+
+    Text in `values` is escaped. The template gets the Content-Security-Policy and the styles too.
+    """
+    style = _part("style.css")
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    environment = jinja2.Environment(autoescape=True, keep_trailing_newline=True)
+    return environment.from_string(_part(template)).render(
+        POLICY=policy, STYLE=markupsafe.Markup(style), **values
+    )
 
 
 def _hash(text: str) -> str:

@@ -493,4 +493,42 @@ ROLLOUT = [
     ),
 ]
 
-MUTANTS = [*LEARNER, *SAMPLING, *CLIENT, *SERVERS, *EVALUATION, *ROLLOUT]
+SWEEPS = [
+    # A run counts as finished as soon as its metrics are complete.
+    Mutant(
+        "sweeps",
+        "return (newest or 0) >= total_steps and (self.steps_done(run) or 0) >= total_steps",
+        "return (self.steps_done(run) or 0) >= total_steps",
+        "tests/sweeps/test_run.py",
+    ),
+    # Runs of another process are started a second time.
+    Mutant(
+        "sweeps",
+        "for run in [run for run in waiting if run not in busy]:",
+        "for run in list(waiting):",
+        "tests/sweeps/test_run.py",
+    ),
+    # The report pairs runs in their order, not by seed.
+    Mutant(
+        "sweeps",
+        "pairs = [b[seed] - a[seed] for seed in sorted(a.keys() & b.keys())]",
+        "pairs = [y - x for x, y in zip(sorted(a.values()), sorted(b.values()))]",
+        "tests/sweeps/test_results.py",
+    ),
+    # p-values are not corrected for the number of comparisons.
+    Mutant(
+        "sweeps",
+        "min(1.0, (len(p_values) - rank) * p_values[i])",
+        "min(1.0, p_values[i])",
+        "tests/evaluation/test_seed_statistics.py",
+    ),
+    # A variant with more finished seeds has a larger weight in the effect of an axis.
+    Mutant(
+        "sweeps",
+        "means = [float(np.mean(list(part.values()))) for part in parts if part]",
+        "means = [value for part in parts for value in part.values()]",
+        "tests/sweeps/test_results.py",
+    ),
+]
+
+MUTANTS = [*LEARNER, *SAMPLING, *CLIENT, *SERVERS, *EVALUATION, *ROLLOUT, *SWEEPS]

@@ -34,6 +34,11 @@ class ConfigError(ValueError):
 
 def plain(config: ml_collections.ConfigDict) -> dict[str, Any]:
     """Converts a resolved config to nested dictionaries."""
+    if not isinstance(config, ml_collections.ConfigDict):
+        raise ConfigError(
+            f"get_config of the config file returned {type(config).__name__}, expected a ConfigDict. "
+            "A file of configs/sweeps/ is run by agentgym_jax.sweep"
+        )
     return config.to_dict()
 
 

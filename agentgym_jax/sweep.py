@@ -1,0 +1,99 @@
+r"""Runs many trainings that one file describes, and reports them together (docs/sweeps.md).
+
+  python -m agentgym_jax.sweep --config=configs/sweeps/bandit.py --workdir=runs/sweep
+  python -m agentgym_jax.sweep report runs/sweep          # also while runs are missing
+
+A second call with the same workdir resumes the sweep: finished runs are kept, the others continue.
+"""
+
+import sys
+
+import jax
+from absl import app, flags
+
+from agentgym_jax.jobs.run import StopFlag
+from agentgym_jax.startup import USER_ERRORS, launch, prepare
+from agentgym_jax.sweeps.configs import check_runs, load_sweep
+from agentgym_jax.sweeps.folder import Record, SweepFolder, make_record
+from agentgym_jax.sweeps.launch import LAUNCHERS
+from agentgym_jax.sweeps.report import write_report
+from agentgym_jax.sweeps.run import check_parallel, failure_lines, run_all
+from agentgym_jax.telemetry import redact
+
+_CONFIG = flags.DEFINE_string("config", None, "Sweep file, with options as FILE:OPTIONS.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the sweep; created, or resumed.")
+_PARALLEL = flags.DEFINE_integer(
+    "parallel", 1, "Number of runs at the same time, each on its share of the cores.", lower_bound=1
+)
+_LAUNCH = flags.DEFINE_enum(
+    "launch", None, list(LAUNCHERS), "Writes files for a cluster instead of training here."
+)
+_PROGRAM = "agentgym_jax.sweep"
+
+
+def main(argv: list[str]) -> int:
+    """Runs, submits or reports a sweep; returns the exit status."""
+    prepare()
+    jax.config.update("jax_platforms", "cpu")  # only the runs need an accelerator
+    try:
+        if argv[1:2] == ["report"]:
+            return _report(argv[2:])
+        if len(argv) > 1:
+            raise app.UsageError(f"unexpected argument {argv[1]!r}; flags start with --")
+        for flag in (_CONFIG, _WORKDIR):
+            if not flag.value:
+                _say_error(f"--{flag.name} is missing; --help shows how the command is called")
+                return 1
+        return _train(_CONFIG.value, _WORKDIR.value)
+    except USER_ERRORS as error:
+        _say_error(str(error))
+        return 1
+
+
+def _report(arguments: list[str]) -> int:
+    if len(arguments) != 1:
+        raise app.UsageError("give one folder: python -m agentgym_jax.sweep report DIR")
+    for path in write_report(arguments[0]):
+        _say(f"wrote {path}")
+    return 0
+
+
+def _train(config: str, workdir: str) -> int:
+    sweep = load_sweep(config)
+    slots = check_parallel(_PARALLEL.value, sweep.memory_gib)
+    record = make_record(sweep, *check_runs(sweep))
+    folder = SweepFolder(workdir)
+    with StopFlag().installed() as stop, folder.opened(record):
+        if _LAUNCH.value:
+            return _write_launch_files(folder, record, sweep.memory_gib)
+        failed = run_all(folder, record, slots, stop, _say)
+        if stop():
+            _say("stopped; the same command resumes the sweep")
+            return stop.exit_status
+    for line in failure_lines(folder, failed):
+        _say(line)
+    _say(f"report: python -m agentgym_jax.sweep report {workdir}")
+    return 1 if failed else 0
+
+
+def _write_launch_files(folder: SweepFolder, record: Record, memory_gib: float | None) -> int:
+    runs = [r for r in record.runs if not folder.is_finished(r, record.total_steps[r.name])]
+    if not runs:
+        _say(f"all {len(record.runs)} runs are finished; nothing to submit")
+        return 0
+    files = LAUNCHERS[_LAUNCH.value](folder, runs, memory_gib)
+    _say(f"{len(runs)} runs in {', '.join(map(str, files))}")
+    return 0
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _say_error(text: str) -> None:
+    sys.stderr.write(f"\n{_PROGRAM}: {redact.text(text)}\n")
+
+
+if __name__ == "__main__":
+    launch(main)

@@ -1,0 +1,1 @@
+"""Sweeps: many training runs described by one file, run or submitted together, and their report."""

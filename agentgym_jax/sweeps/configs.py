@@ -1,0 +1,116 @@
+"""Reads sweep files, and checks the config of every run before the first run starts."""
+
+import difflib
+import importlib.util
+import pathlib
+import re
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from absl import flags
+from ml_collections import config_flags
+
+from agentgym_jax.jobs import agentevol, dpo, sft
+from agentgym_jax.jobs.config.sections import ConfigError, plain
+from agentgym_jax.jobs.rl import config as rl
+from agentgym_jax.run_folder import flatten
+from agentgym_jax.startup import find_shipped_config
+from agentgym_jax.sweeps.expand import SweepRun, expand
+from agentgym_jax.sweeps.spec import Sweep
+
+# Functions that check a whole config, by the name of its job.
+PARSERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "rl": rl.parse,
+    "sft": sft.parse,
+    "dpo": dpo.parse,
+    "agentevol": agentevol.parse,
+}
+
+
+def load_sweep(config: str) -> Sweep:
+    """Returns the sweep of `FILE:OPTIONS`; raises ConfigError if the file describes no sweep."""
+    file, _, options = config.partition(":")
+    path = pathlib.Path(file)
+    # a unique name, so that a file with the name of a package does not replace it
+    spec = importlib.util.spec_from_file_location(f"sweep_{uuid.uuid4().hex}", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ConfigError(f"{file}: there is no such Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not hasattr(module, "get_config"):
+        raise ConfigError(f"{file} has no function get_config(arg) that returns a Sweep")
+    found = module.get_config(options or None)
+    if not isinstance(found, Sweep):
+        raise ConfigError(
+            f"{file} describes no sweep: get_config returned {type(found).__name__}. A config of one "
+            "run is trained by agentgym_jax.train"
+        )
+    return found
+
+
+def load_run(arguments: Sequence[str]) -> dict[str, Any]:
+    """Returns the plain config that `agentgym_jax.train` reads from the same arguments."""
+    values = flags.FlagValues()
+    argv = find_shipped_config(["sweep", *arguments])
+    config_flags.DEFINE_config_file("config", lock_config=True, sys_argv=argv, flag_values=values)
+    values(argv)
+    return plain(values["config"].value)
+
+
+def check_runs(sweep: Sweep) -> tuple[list[SweepRun], dict[str, int]]:
+    """Returns all runs of a sweep, and the number of steps of each run by its name.
+
+    Raises:
+      ConfigError: A key is unknown, or the config of a run is invalid. The message names both.
+    """
+    runs = expand(sweep)
+    known: dict[str, list[str]] = {}
+    total_steps = {}
+    for run in runs:
+        base = run.arguments[0]
+        if base not in known:
+            known[base] = list(flatten(_load(base, run.name, [base])))
+        _check_keys(run, known[base])
+        config = _load(base, run.name, run.arguments)
+        if config.get("job") not in PARSERS:
+            raise ConfigError(f"{base}: config.job must be one of {', '.join(PARSERS)}")
+        try:
+            PARSERS[config["job"]](config)
+        except ConfigError as error:
+            raise ConfigError(f"run {run.name}: {error}") from error
+        total_steps[run.name] = config["total_steps"]
+    return runs, total_steps
+
+
+def _check_keys(run: SweepRun, known: Sequence[str]) -> None:
+    """Raises ConfigError if an override of a run names a section or no key of the base config."""
+    keys = [argument[len("--config.") :].partition("=")[0] for argument in run.arguments[1:]]
+    sections = {key[:i] for key in known for i, letter in enumerate(key) if letter == "."}
+    for key in keys:
+        if key in sections:
+            raise ConfigError(
+                f"{key} is a section of the config: set keys in it, such as "
+                f"{next(k for k in known if k.startswith(key + '.'))}, or an option of the file (:{key})"
+            )
+        if key not in known:
+            tails = {k.rpartition(".")[2]: k for k in reversed(known)}
+            nearest = difflib.get_close_matches(key, known, n=1)
+            near_tail = difflib.get_close_matches(key.rpartition(".")[2], tails, n=1)
+            meant = nearest or [tails[tail] for tail in near_tail]
+            hint = f"; did you mean {meant[0]}?" if meant else ""
+            raise ConfigError(f"{key}: the base config has no such key{hint}")
+
+
+def _load(base: str, name: str, arguments: Sequence[str]) -> dict[str, Any]:
+    """Returns `load_run`, with errors of one line that name the run."""
+    path = base.removeprefix("--config=").partition(":")[0]
+    if not pathlib.Path(find_shipped_config([f"--config={path}"])[0].partition("=")[2]).is_file():
+        raise ConfigError(f"base config {path}: there is no such file")
+    try:
+        return load_run(arguments)
+    except flags.Error as error:
+        # ml_collections reports an error of the config file as the text of a traceback.
+        refused = re.search(rf"{ConfigError.__module__}\.ConfigError: (.*)", str(error))
+        text = refused[1] if refused else " ".join(str(error).split()).removeprefix("flag ")
+        raise ConfigError(f"run {name}: {text}") from error
