@@ -12,7 +12,7 @@ import pytest
 from agentgym_jax.jobs import agentevol, dpo, evaluation, sft
 from agentgym_jax.jobs.config.sections import ConfigError, plain
 from agentgym_jax.jobs.rl import config as rl
-from agentgym_jax.train import JOBS
+from agentgym_jax.jobs.train import JOBS
 
 CONFIGS = pathlib.Path(__file__).parent.parent / "configs"
 FILES = sorted(
