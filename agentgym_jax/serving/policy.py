@@ -53,7 +53,7 @@ class LoadedPolicy:
           top_p: Probability mass of the likeliest tokens that may be sampled; None allows all.
           max_tokens: Maximum number of sampled tokens; None is limited by the context only.
           stop: Strings that end the text; the text ends before the first of them.
-          seed: Random seed; None samples anew for each call.
+          seed: Random seed; None draws a new one for each call.
 
         Raises:
           RequestError: The messages cannot be rendered, or do not fit the context.
