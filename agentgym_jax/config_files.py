@@ -7,7 +7,7 @@ import importlib.util
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import ml_collections
 
@@ -16,7 +16,7 @@ from agentgym_jax.jobs.config.sections import ConfigError, no_such_key, plain
 from agentgym_jax.run_folder import flatten
 
 # Path with options, a config, or its plain form.
-Config = str | os.PathLike | ml_collections.ConfigDict | Mapping[str, Any]
+Config: TypeAlias = str | os.PathLike | ml_collections.ConfigDict | Mapping[str, Any]
 
 
 def locate(path: str) -> str:

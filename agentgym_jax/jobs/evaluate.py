@@ -48,7 +48,8 @@ def run_evaluation(
     """
     chosen = {**config, "model": {**config["model"], "source": model, "architecture": {}}}
     chosen = evaluation.select_environments(chosen, environments)
-    run_folder, changed = evaluation.run_folder(chosen), {}
+    run_folder = evaluation.run_folder(chosen)
+    changed: dict[str, Any] = {}
     if run_folder is not None:
         chosen, changed = as_trained.take_over(chosen, run_folder, overridden)
     if evaluation.find_agent_kind(model) is AgentKind.ENDPOINT:
