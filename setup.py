@@ -52,6 +52,7 @@ DEV = [
     "nbformat",
     "nbclient",
     "ipykernel",
+    "pandas>=2.2",
     "openai>=1.60",
 ]
 
@@ -103,6 +104,7 @@ setup(
         "web_oracle": WEB + ["libwebarena==0.0.5"],
         "gcs": ["etils[epath-gcs]>=1.13"],  # --workdir=gs://bucket/run
         # config.loggers; tensorboardX because it needs numpy and protobuf alone.
+        "notebook": ["pandas>=2.2"],  # tables of loaded runs
         "tensorboard": ["tensorboardX>=2.6.2"],
         "wandb": ["wandb>=0.19"],
         "mlflow": ["mlflow-skinny>=3.1"],

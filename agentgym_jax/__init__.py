@@ -1,3 +1,51 @@
-"""Multi-turn reinforcement learning of LLM agents against real environments, in JAX."""
+"""Multi-turn reinforcement learning of LLM agents against real environments, in JAX.
+
+The functions below are those of `agentgym_jax.api`, which is imported when one of them is used
+first. The modules `train` and `evaluate` of this package are commands and cannot be imported.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentgym_jax.api import (
+        USER_ERRORS,
+        ConfigError,
+        LoadedPolicy,
+        LoadedRun,
+        Result,
+        StopRequested,
+        compare,
+        evaluate,
+        load_config,
+        load_policy,
+        load_run,
+        train,
+    )
 
 __version__ = "0.1.0"
+__all__ = [
+    "USER_ERRORS",
+    "ConfigError",
+    "LoadedPolicy",
+    "LoadedRun",
+    "Result",
+    "StopRequested",
+    "compare",
+    "evaluate",
+    "load_config",
+    "load_policy",
+    "load_run",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Returns a name of `agentgym_jax.api`."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("agentgym_jax.api"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

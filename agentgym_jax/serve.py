@@ -15,11 +15,12 @@ import threading
 
 from absl import app, flags
 
+from agentgym_jax.api import USER_ERRORS
 from agentgym_jax.jobs.config.sections import ConfigError
 from agentgym_jax.jobs.serving import load_model, make_backend, make_sampler, warm_up
 from agentgym_jax.serving.app import make_app
 from agentgym_jax.serving.http_server import HttpServer
-from agentgym_jax.startup import USER_ERRORS, launch, prepare
+from agentgym_jax.startup import launch, prepare
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _MODEL = flags.DEFINE_string("model", None, "Run folder, Hugging Face directory or hub id.")

@@ -1,83 +1,34 @@
-"""Setup that all entry points share, and the errors that users can fix."""
+"""Setup of the commands: flags that all share, and flags with errors of one line."""
 
-import ast
-import ctypes
-import difflib
 import functools
-import os
-import pathlib
 import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-import jax
 from absl import app, flags, logging
 
-from agentgym_jax import configs
+from agentgym_jax import config_files, process_setup
 from agentgym_jax.algorithms import ALGORITHMS
-from agentgym_jax.client.embedded import ServerFailed
-from agentgym_jax.client.errors import EnvError
 from agentgym_jax.jobs.config.sections import ConfigError
-from agentgym_jax.learner.checkpoint import CheckpointError
-from agentgym_jax.processes import ProcessesError
-from agentgym_jax.rollout.failures import ContextTooSmallError
-from agentgym_jax.run_folder import RunFolderError
 from agentgym_jax.telemetry import redact
-from agentgym_jax.telemetry.guards import GuardStop
-from agentgym_jax.telemetry.redact import LogFilter
-
-# Errors that give one line on stderr and exit status 1; any other error keeps its traceback.
-USER_ERRORS = (
-    ConfigError,
-    ContextTooSmallError,
-    RunFolderError,
-    CheckpointError,
-    EnvError,
-    ServerFailed,
-    GuardStop,
-    ProcessesError,
-)
 
 LIST = flags.DEFINE_bool(
     "list", False, "Lists the shipped configs and algorithms; names the page of all config keys."
 )
 CACHE = flags.DEFINE_string(
     "compilation_cache",
-    "~/.cache/agentgym_jax/xla",
+    process_setup.CACHE,
     "Folder of compiled programs, shared by runs; empty for none.",
 )
-_ARENA_MAX = -8  # constant M_ARENA_MAX of glibc's malloc.h
-_ARENAS = 4
-
-
-def limit_arenas() -> None:
-    """Limits glibc to four heaps; must be called before the first threads start.
-
-    glibc creates up to eight heaps per core, and each heap keeps its peak size. The threads that
-    write checkpoints use arbitrary heaps, so memory would grow until all heaps have been used.
-    MALLOC_ARENA_MAX overrides the limit.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
-        mallopt(_ARENA_MAX, _ARENAS)
 
 
 def prepare() -> None:
     """Limits heaps, hides secrets in the log, and caches compiled programs."""
-    limit_arenas()
     if not flags.FLAGS["verbosity"].present:
         logging.set_verbosity(logging.WARNING)
-    logging.get_absl_handler().addFilter(LogFilter())
-    if CACHE.value:
-        try:
-            cache = pathlib.Path(CACHE.value).expanduser()
-        except RuntimeError:  # the user has no home folder
-            logging.warning("compiled programs are not kept: give --compilation_cache=FOLDER")
-            return
-        jax.config.update("jax_compilation_cache_dir", str(cache))
-        # small programs are cached too, because a start compiles dozens of them
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    process_setup.protect()
+    process_setup.cache_programs(CACHE.value)
 
 
 def launch(main: Callable[[list[str]], object], *required: str) -> None:
@@ -87,10 +38,7 @@ def launch(main: Callable[[list[str]], object], *required: str) -> None:
 
 
 def find_shipped_config(argv: Sequence[str]) -> list[str]:
-    """Returns the command line, with the path of the installed file for `--config=configs/...`.
-
-    A file of that name below the current folder has precedence.
-    """
+    """Returns the command line, with the path of the installed file for `--config=configs/...`."""
     found = list(argv)
     for i, argument in enumerate(argv):
         flag, equals, value = argument.partition("=")
@@ -98,26 +46,15 @@ def find_shipped_config(argv: Sequence[str]) -> list[str]:
             continue
         at = i if equals else i + 1
         path, colon, options = (value if equals else "".join(argv[at : at + 1])).partition(":")
-        shipped = pathlib.Path(configs.__path__[0]) / path.removeprefix("configs/")
-        if path.startswith("configs/") and not pathlib.Path(path).exists() and shipped.is_file():
-            found[at] = f"{flag}=" * bool(equals) + f"{shipped}{colon}{options}"
-    return found
-
-
-def _shipped_configs() -> list[tuple[str, str]]:
-    """Returns paths of the shipped configs, each with the first line of its docstring."""
-    folder = pathlib.Path(configs.__path__[0])
-    found = []
-    for path in sorted(folder.glob("**/*.py")):
-        about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        if "--config=" in about:
-            found.append((f"configs/{path.relative_to(folder).as_posix()}", about.splitlines()[0]))
+        located = config_files.locate(path)
+        if located != path:
+            found[at] = f"{flag}=" * bool(equals) + f"{located}{colon}{options}"
     return found
 
 
 def _list_shipped() -> str:
     lines = ["Configs (--config=FILE:OPTIONS; every file names its options):"]
-    lines += [f"  {name}\n      {about}" for name, about in _shipped_configs()]
+    lines += [f"  {name}\n      {about}" for name, about in config_files.shipped_configs()]
     lines.append(f"Algorithms (functions of configs/common.py): {', '.join(ALGORITHMS)}")
     lines.append("Keys (--config.SECTION.KEY=VALUE): docs/config.md")
     return "\n".join(lines) + "\n"
@@ -169,13 +106,12 @@ def _config_argument(argv: Sequence[str]) -> str:
 
 def _check_config_file(argv: Sequence[str]) -> None:
     """Exits if --config names no file; the error of ml_collections would have many lines."""
-    path = pathlib.Path(_config_argument(argv).partition(":")[0])
-    if not path.name or path.is_file():
-        return
-    found = [name for name, _ in _shipped_configs()]
-    nearest = difflib.get_close_matches(str(path), found, n=1, cutoff=0.8)
-    hint = f"; did you mean {nearest[0]}?" if nearest else ". --list names those that are shipped"
-    _fail(f"--config={path}: there is no such file{hint}")
+    path = _config_argument(argv).partition(":")[0]
+    if path:
+        try:
+            config_files.check_exists(path)
+        except ConfigError as error:
+            _fail(f"--{error}")
 
 
 def _extract_flag(message: str) -> str:

@@ -11,8 +11,9 @@ import sys
 import jax
 from absl import app, flags
 
+from agentgym_jax.api import USER_ERRORS
 from agentgym_jax.jobs.run import StopFlag
-from agentgym_jax.startup import USER_ERRORS, launch, prepare
+from agentgym_jax.startup import launch, prepare
 from agentgym_jax.sweeps.configs import check_runs, load_sweep
 from agentgym_jax.sweeps.folder import Record, SweepFolder, make_record
 from agentgym_jax.sweeps.launch import LAUNCHERS

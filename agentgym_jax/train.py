@@ -10,27 +10,22 @@ command line: --config.optimizer.learning_rate=1e-4
 Several processes, for example on the hosts of a TPU slice, execute the same command (docs/pods.md).
 """
 
+if __name__ == "agentgym_jax.train":  # the package attribute `train` is the function
+    raise ImportError(
+        "the module agentgym_jax.train is a command (python -m agentgym_jax.train); to train from "
+        "Python, write `from agentgym_jax import train` and call train(config, workdir)"
+    )
+
 import sys
 
 from absl import app, flags
 from ml_collections import config_flags
 
 from agentgym_jax import processes
-from agentgym_jax.jobs import agentevol, dpo, sft
-from agentgym_jax.jobs.config.sections import ConfigError, plain
-from agentgym_jax.jobs.rl import build, loop
-from agentgym_jax.jobs.run import StopFlag, StopRequested
-from agentgym_jax.startup import USER_ERRORS, launch, prepare
+from agentgym_jax.api import USER_ERRORS, StopRequested, train
+from agentgym_jax.startup import launch, prepare
 from agentgym_jax.telemetry import redact
-from agentgym_jax.telemetry.summary import resume_command, summary_lines
-from agentgym_jax.viewer.plots import write_plots
-
-JOBS = {
-    "rl": (build.open_rl, loop.train),
-    "sft": (sft.open_sft, sft.train),
-    "dpo": (dpo.open_dpo, dpo.train),
-    "agentevol": (agentevol.open_agentevol, agentevol.train),
-}
+from agentgym_jax.telemetry.summary import resume_command
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "Config file.", lock_config=True)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Run folder; created, or resumed if it exists.")
@@ -50,31 +45,15 @@ def main(argv: list[str]) -> int:
     try:
         processes.start(_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value)
         with processes.announcing_failures():
-            return run_job(plain(_CONFIG.value), _WORKDIR.value, plots=_PLOTS.value)
+            run = train(_CONFIG.value, _WORKDIR.value, plots=_PLOTS.value)
+    except StopRequested as stopped:
+        sys.stderr.write(f"\n{stopped}; to resume: {resume_command()}\n")
+        return stopped.exit_status
     except USER_ERRORS as error:
         sys.stderr.write(f"\nagentgym_jax.train: {redact.text(str(error))}\n")
         return 1
-
-
-def run_job(config: dict, workdir: str, *, plots: bool = True) -> int:
-    """Opens, runs and closes one job, then draws its figures; returns the exit status."""
-    if "job" not in config or config["job"] not in JOBS:
-        raise ConfigError(f"config.job must be one of {', '.join(JOBS)}")
-    open_job, train = JOBS[config["job"]]
-    with StopFlag().installed() as stop:
-        try:
-            with open_job(config, workdir, stop) as (run, parts):
-                with processes.announcing_failures():
-                    train(run, parts)
-                if plots and processes.is_writer() and run.folder.metrics_path.stat().st_size:
-                    run.console.phase("plots", 0, 1)
-                    write_plots(workdir)
-        except StopRequested as stopped:
-            sys.stderr.write(f"\n{stopped}; to resume: {resume_command()}\n")
-            return stop.exit_status
-    if not processes.is_writer():
-        return 0
-    sys.stdout.write("\n".join(summary_lines(workdir, config["total_steps"])) + "\n")
+    if processes.is_writer():
+        sys.stdout.write(f"{run.summary()}\n")
     return 0
 
 

@@ -22,12 +22,12 @@ import pytest
 from agentgym_envs.sciworld.simulator import shared_simulator
 from agentgym_jax import limits
 from agentgym_jax.algorithms.table import ALGORITHMS
+from agentgym_jax.api import USER_ERRORS
 from agentgym_jax.jobs import as_trained, evaluation
 from agentgym_jax.jobs.config.sections import ConfigError, plain
+from agentgym_jax.jobs.train import run_job
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import save_hf
-from agentgym_jax.startup import USER_ERRORS
-from agentgym_jax.train import run_job
 from configs import common
 from tests.builders import decoder_config
 from tests.fake_server import serving

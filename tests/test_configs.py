@@ -12,8 +12,8 @@ import pytest
 from agentgym_jax.jobs import evaluation
 from agentgym_jax.jobs.config.sections import ConfigError, plain
 from agentgym_jax.jobs.rl import config as rl
+from agentgym_jax.jobs.train import JOBS
 from agentgym_jax.sweeps.configs import PARSERS, check_runs
-from agentgym_jax.train import JOBS
 
 CONFIGS = pathlib.Path(__file__).parent.parent / "configs"
 FILES = sorted(

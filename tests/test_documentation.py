@@ -5,15 +5,19 @@ import contextlib
 import importlib.util
 import inspect
 import itertools
+import os
 import pathlib
 import pkgutil
 import re
 import shlex
+import subprocess
+import sys
 
 import pytest
 from absl import flags
 from ml_collections import config_flags
 
+import agentgym_jax
 from agentgym_envs.__main__ import _parser as environment_commands
 from agentgym_jax.sweeps.configs import load_sweep
 
@@ -185,13 +189,31 @@ def test_each_row_of_the_api_page_names_an_object_of_the_linked_file():
             assert set(re.findall(r"\w+", arguments)) <= parameters, (name, parameters)
 
 
-def test_the_example_of_the_api_page_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "runs/smoke").mkdir(parents=True)
-    line = '{"step": 1, "time": 0.0, "rollout/success": 0.5}\n'
-    (tmp_path / "runs/smoke/metrics.jsonl").write_text(line, encoding="utf-8")
-    for source in re.findall(r"```python\n(.*?)```", read(API), re.DOTALL):
-        exec(source, {})
+def api_examples():
+    """Returns the examples of the API page: of the commands, of a loaded run, of an environment."""
+    return re.findall(r"```python\n(.*?)```", read(API), re.DOTALL)
+
+
+def test_the_example_of_an_environment_on_the_api_page_runs():
+    commands, _, environment = api_examples()
+    names = re.search(r"^from agentgym_jax import (.*)$", commands, re.MULTILINE)[1].split(", ")
+    assert set(names) <= set(agentgym_jax.__all__)
+    exec(environment, {})
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_api_page_run_in_order(tmp_path):
+    path = os.pathsep.join([str(ROOT), str(ROOT / "envs")])
+    settings = {"XLA_FLAGS": "", "JAX_ENABLE_COMPILATION_CACHE": "false", "PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(api_examples())],
+        cwd=tmp_path,
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "runs/eval_smoke/scores.json").exists()
 
 
 def test_the_index_of_the_log_has_one_row_for_each_entry_in_its_order():

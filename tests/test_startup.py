@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from agentgym_jax.startup import USER_ERRORS
+from agentgym_jax.api import USER_ERRORS
 from agentgym_jax.telemetry.guards import GuardStop
 
 ROOT = pathlib.Path(__file__).parent.parent

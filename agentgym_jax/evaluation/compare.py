@@ -10,13 +10,14 @@ from typing import Any
 from agentgym_jax.evaluation.scores import EpisodeScore, read_scores, successes
 from agentgym_jax.evaluation.statistics import paired_difference
 from agentgym_jax.evaluation.task_identity import Items, manifest_differences
+from agentgym_jax.frames import data_frame
 
 
 class NotComparableError(ValueError):
     """Two results have different tasks. The message names the difference."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Result:
     """Content of one result file."""
 
@@ -24,6 +25,60 @@ class Result:
     path: pathlib.Path
     document: Mapping[str, Any]  # parsed content of the file
     episodes: Sequence[EpisodeScore]
+    greedy: "Result | None" = None  # scores of greedy episodes in the same folder, if separate
+
+    def __repr__(self) -> str:
+        counts = f"{self.overall['tasks']} tasks, {self.overall['episodes']} episodes"
+        if self.success is None or self.success_interval is None:
+            return f"Result({self.name}: {counts})"
+        low, high = (f"{100 * bound:.1f}" for bound in self.success_interval)
+        text = f"success {100 * self.success:.1f} %, {low} to {high}"
+        return f"Result({self.name}: {text}, {counts})"
+
+    @property
+    def overall(self) -> Mapping[str, Any]:
+        """Returns the numbers of all tasks together; `scores.summarise_group` lists them."""
+        return self.document["overall"]
+
+    @property
+    def success(self) -> float | None:
+        """Returns the mean success rate over tasks; None without valid episodes."""
+        return self.overall["success"]
+
+    @property
+    def success_interval(self) -> tuple[float, float] | None:
+        """Returns the confidence interval of `success`; None without valid episodes."""
+        interval = self.overall["success_interval"]
+        return None if interval is None else (interval[0], interval[1])
+
+    @property
+    def score(self) -> float | None:
+        """Returns the mean score in the unit of the environment; None without valid episodes."""
+        return self.overall["score_mean"]
+
+    @property
+    def groups(self) -> Mapping[str, Mapping[str, Any]]:
+        """Returns the numbers of each group of tasks, such as `success` and `success_interval`."""
+        return self.document["groups"]
+
+    @property
+    def environments(self) -> Mapping[str, Mapping[str, Any]]:
+        """Returns the numbers of each environment."""
+        return self.document["environments"]
+
+    def frame(self) -> Any:
+        """Returns a pandas DataFrame with one row per group, and a last row `all`.
+
+        Raises:
+          ImportError: pandas is not installed.
+        """
+        rows = []
+        for group, numbers in (*self.groups.items(), ("all", self.overall)):
+            low, high = numbers["success_interval"] or (None, None)
+            row = {"group": group, "success": numbers["success"], "low": low, "high": high}
+            row |= {"score": numbers["score_mean"], "turns": numbers["turns_mean"]}
+            rows.append(row | {name: numbers[name] for name in ("tasks", "episodes", "invalid")})
+        return data_frame(rows).set_index("group")
 
     @property
     def suite(self) -> Mapping[str, Any] | None:
@@ -55,6 +110,16 @@ def load(paths: Sequence[str | os.PathLike]) -> list[Result]:
         dataclasses.replace(r, name=f"{r.name}, {r.path.parent}") if names.count(r.name) > 1 else r
         for r in results
     ]
+
+
+def load_folder(folder: str | os.PathLike) -> Result:
+    """Loads `scores.json` of a folder, and `scores_greedy.json` as its `greedy`, if there is one.
+
+    Raises the errors of `read_scores`.
+    """
+    greedy = pathlib.Path(folder) / "scores_greedy.json"
+    (result,) = load([folder])
+    return dataclasses.replace(result, greedy=load([greedy])[0] if greedy.exists() else None)
 
 
 def check_comparable(results: Sequence[Result]) -> None:

@@ -52,7 +52,13 @@ ADJUSTABLE = (
 
 
 class StopRequested(Exception):
-    """The user requested a stop (SIGTERM, Ctrl-C); the state is saved for a resumed run."""
+    """The user requested a stop (SIGTERM, Ctrl-C); the state is saved for a resumed run.
+
+    Attributes:
+      exit_status: Exit status of a stopped command: 130 after Ctrl-C, 143 after SIGTERM.
+    """
+
+    exit_status = 128 + signal.SIGTERM
 
 
 class StopFlag:
@@ -75,14 +81,15 @@ class StopFlag:
         """Returns the same answer in all processes, which must call this method together."""
         return bool(processes.broadcast(self(), "stop"))
 
-    @property
-    def exit_status(self) -> int:
-        """Returns the exit status of a stopped process: 130 after Ctrl-C, 143 after SIGTERM."""
-        return 128 + self._signal
-
     @contextlib.contextmanager
     def installed(self) -> Iterator["StopFlag"]:
-        """Handles both signals within the block; for the main thread only."""
+        """Handles both signals within the block, and sets `exit_status` of a StopRequested.
+
+        Signals reach the main thread only; in another thread nothing is handled.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield self
+            return
 
         def handle(number, frame):
             if self._event.is_set() and number == signal.SIGINT:
@@ -94,6 +101,9 @@ class StopFlag:
         previous = {s: signal.signal(s, handle) for s in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield self
+        except StopRequested as stopped:
+            stopped.exit_status = 128 + self._signal
+            raise
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)

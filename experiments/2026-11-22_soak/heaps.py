@@ -19,14 +19,17 @@ import sys
 
 import numpy as np
 from absl import flags
+from ml_collections import config_flags
 
 from agentgym_jax import train
 from agentgym_jax.jobs.run import Run
 from agentgym_jax.learner import checkpoint
-from agentgym_jax.startup import launch
+from agentgym_jax.startup import launch, prepare
 
 MIB = 2.0**20
 SAVES_PER_STEP = 0.5
+CONFIG = config_flags.DEFINE_config_file("config", None, "Config file.", lock_config=True)
+WORKDIR = flags.DEFINE_string("workdir", None, "Run folder.")
 COUNTERS = flags.DEFINE_bool("counters", False, "Whether Orbax reads TensorStore's counters.")
 SAVES = flags.DEFINE_bool("saves", True, "Whether to write checkpoints.")
 
@@ -65,7 +68,8 @@ def grown(lines: list[dict], name: str) -> tuple[float, float]:
 
 def main(argv: list[str]) -> int:
     """Runs the config and records the memory after every step."""
-    folder = pathlib.Path(flags.FLAGS.workdir)
+    folder = pathlib.Path(WORKDIR.value)
+    prepare()
     lines: list[dict] = []
     plain_log = Run.log_step
 
@@ -79,13 +83,13 @@ def main(argv: list[str]) -> int:
         checkpoint._leave_counters_alone = lambda: None
     if not SAVES.value:
         checkpoint.Checkpoints.save = lambda *args, **kwargs: None
-    status = train.main(argv)
+    train(CONFIG.value, folder)
     (folder / "heaps.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
     for name in ("resident", "held", "used", "heaps", "python_blocks"):
         slope, error = grown(lines, name)
         ends = f"{lines[0][name]:12.1f}{lines[-1][name]:12.1f}"
         sys.stdout.write(f"{name:14}{ends}{slope:12.4f} +- {error:.4f} a save\n")
-    return status
+    return 0
 
 
 if __name__ == "__main__":

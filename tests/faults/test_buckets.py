@@ -7,8 +7,9 @@ import pytest
 from agentgym_jax import bucket
 from agentgym_jax.export import export
 from agentgym_jax.jobs.run import Run
+from agentgym_jax.jobs.train import run_job
 from agentgym_jax.run_folder import RunFolder
-from agentgym_jax.train import run_job
+from agentgym_jax.telemetry.summary import summary_lines
 from agentgym_jax.viewer.report import write_report
 from tests.faults import runs
 
@@ -76,11 +77,12 @@ def test_a_crashed_run_resumes_from_the_bucket_alone(
     assert_same_result(workdir, undisturbed)
 
 
-def test_figures_of_a_run_in_a_bucket_are_in_the_bucket(url, tmp_path, capsys):
+def test_figures_of_a_run_in_a_bucket_are_in_the_bucket(url, tmp_path):
     workdir = tmp_path / "bucket" / "run"
-    assert run_job(runs.config(url, steps=1), f"file://{workdir}") == 0
+    run_job(runs.config(url, steps=1), f"file://{workdir}")
     assert (workdir / "plots" / "summary.png").is_file()
-    assert f"figures: file://{workdir}/plots/summary.png" in capsys.readouterr().out
+    lines = summary_lines(f"file://{workdir}", 1)
+    assert any(f"figures: file://{workdir}/plots/summary.png" in line for line in lines)
 
 
 def test_a_run_in_a_bucket_can_be_exported_and_viewed(undisturbed, tmp_path):

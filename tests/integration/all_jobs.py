@@ -10,7 +10,7 @@ import sys
 
 from agentgym_envs.base.environment import StepResult
 from agentgym_jax.jobs.config.sections import plain
-from agentgym_jax.train import run_job
+from agentgym_jax.jobs.train import run_job
 from configs import common
 from configs.agentevol import textcraft_babyai
 from configs.dpo import trajectories as dpo
@@ -184,7 +184,7 @@ def main(folder):
     names = {}
     for name, config in jobs():
         workdir = pathlib.Path(folder) / name
-        assert run_job(plain(config), str(workdir), plots=False) == 0, name
+        run_job(plain(config), str(workdir), plots=False)
         lines = (workdir / "metrics.jsonl").read_text().splitlines()
         names[name] = sorted({key for line in lines for key in json.loads(line)})
     (pathlib.Path(folder) / "names.json").write_text(json.dumps(names))

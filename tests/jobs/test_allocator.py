@@ -21,7 +21,7 @@ flags.FLAGS([sys.argv[0], "--compilation_cache="])
 startup.prepare()
 """
 ALONE = """
-from agentgym_jax.startup import limit_arenas
+from agentgym_jax.process_setup import limit_arenas
 
 limit_arenas()
 """

@@ -13,9 +13,9 @@ from agentgym_jax.jobs.config.sections import plain
 from agentgym_jax.jobs.replay import credit
 from agentgym_jax.jobs.replay.collect import Replay, ReplayOptions, open_run_folder, replay
 from agentgym_jax.jobs.replay.episodes import ReplayError, find_episode
+from agentgym_jax.jobs.train import run_job
 from agentgym_jax.rollout.continuation import RecordDiffersError
 from agentgym_jax.run_folder import RunFolder
-from agentgym_jax.train import run_job
 from agentgym_jax.trajectory import from_record
 from configs import common
 from tests.jobs import two_turns

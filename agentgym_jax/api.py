@@ -1,0 +1,160 @@
+"""The commands as functions, with typed results and exceptions: `from agentgym_jax import train`.
+
+The package itself imports this module when one of these names is used first.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentgym_jax import process_setup
+from agentgym_jax.client.embedded import ServerFailed
+from agentgym_jax.client.errors import EnvError
+from agentgym_jax.config_files import Config, load_config, override_keys, resolve
+from agentgym_jax.evaluation.agents import AgentError
+from agentgym_jax.evaluation.compare import Result, compare
+from agentgym_jax.jobs.config.sections import ConfigError
+from agentgym_jax.jobs.evaluate import run_evaluation
+from agentgym_jax.jobs.run import StopRequested
+from agentgym_jax.jobs.serving import load_model, make_backend, make_sampler, warm_up
+from agentgym_jax.jobs.train import run_job
+from agentgym_jax.learner.checkpoint import CheckpointError
+from agentgym_jax.loaded_run import LoadedRun, load_run
+from agentgym_jax.processes import ProcessesError
+from agentgym_jax.rollout.failures import ContextTooSmallError
+from agentgym_jax.run_folder import RunFolder, RunFolderError
+from agentgym_jax.serving.policy import LoadedPolicy
+from agentgym_jax.telemetry.guards import GuardStop
+
+__all__ = [
+    "USER_ERRORS",
+    "ConfigError",
+    "LoadedPolicy",
+    "LoadedRun",
+    "Result",
+    "StopRequested",
+    "compare",
+    "evaluate",
+    "load_config",
+    "load_policy",
+    "load_run",
+    "train",
+]
+
+# Errors that users can fix. Their messages have one line, which is all that a command shows.
+USER_ERRORS = (
+    ConfigError,
+    ContextTooSmallError,
+    RunFolderError,
+    CheckpointError,
+    EnvError,
+    ServerFailed,
+    GuardStop,
+    ProcessesError,
+    AgentError,
+)
+
+
+def train(
+    config: Config,
+    workdir: str | os.PathLike,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    plots: bool = True,
+) -> LoadedRun:
+    """Trains the job of a config, or resumes it if `workdir` has the same run; returns the run.
+
+        train("configs/quickstart.py:smoke", "runs/smoke", {"optimizer.learning_rate": 1e-4})
+
+    Args:
+      config: Path of a config file with its options, a `ConfigDict`, or a plain dictionary.
+      workdir: Run folder.
+      overrides: Values by dotted key, or nested dictionaries.
+      plots: Draws the figures of `plots/` at the end.
+
+    Raises:
+      ConfigError: The config is invalid, or `workdir` has another run.
+      StopRequested: Ctrl-C or SIGTERM ended the run; the same call resumes it.
+      Exception: One of `USER_ERRORS`.
+    """
+    process_setup.prepare()
+    folder = os.fspath(workdir)
+    run_job(resolve(config, overrides or {}), folder, plots=plots)
+    return LoadedRun(RunFolder(folder), folder)
+
+
+def evaluate(
+    config: Config,
+    model: str | os.PathLike,
+    workdir: str | os.PathLike,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    environments: Sequence[str] = (),
+    same_tasks_as: str | os.PathLike | None = None,
+) -> Result:
+    """Evaluates a model or agent on the tasks of a config; returns and writes its scores.
+
+        evaluate("configs/eval/quickstart.py", "runs/quickstart", "runs/eval").success
+
+    A second call with the same arguments runs only the missing episodes. A run folder is evaluated
+    with the prompts and limits of its training, except those in `overrides`.
+
+    Args:
+      config: Path of a config file with its options, a `ConfigDict`, or a plain dictionary.
+      model: Run folder, Hugging Face directory or hub id, preset, `expert`, `random`, or the
+        address of a chat endpoint.
+      workdir: Folder for scores.json and trajectories/.
+      overrides: Values by dotted key, or nested dictionaries.
+      environments: Environments of the config to use; empty for all.
+      same_tasks_as: A scores.json; an evaluation on other tasks is refused.
+
+    Raises:
+      ConfigError: The config is invalid, or `workdir` has another evaluation.
+      StopRequested: Ctrl-C or SIGTERM ended the evaluation; the same call resumes it.
+      Exception: One of `USER_ERRORS`.
+    """
+    process_setup.prepare()
+    changes = overrides or {}
+    return run_evaluation(
+        resolve(config, changes),
+        os.fspath(model),
+        os.fspath(workdir),
+        overridden=override_keys(changes),
+        environments=environments,
+        same_tasks_as=None if same_tasks_as is None else os.fspath(same_tasks_as),
+    )
+
+
+def load_policy(
+    model: str | os.PathLike,
+    *,
+    rows: int = 8,
+    context: int = 4096,
+    dtype: str = "bfloat16",
+    tensor: int = 1,
+) -> LoadedPolicy:
+    """Loads a model that answers messages in this process; `close` frees its memory.
+
+        with load_policy("runs/quickstart", context=512) as policy:
+            print(policy.chat("Your goal: go to the red door."))
+
+    Args:
+      model: Run folder (its latest checkpoint), Hugging Face directory or hub id.
+      rows: Maximum number of conversations that are sampled at the same time.
+      context: Maximum number of tokens of a conversation with its answer.
+      dtype: Type of the weights: `bfloat16` or `float32`.
+      tensor: Number of devices that share a layer.
+
+    Raises:
+      ConfigError: There is no such model, or it has no tokenizer.
+      Exception: One of `USER_ERRORS`.
+    """
+    process_setup.prepare()
+    name = os.fspath(model)
+    loaded = load_model(name, dtype=dtype, tensor=tensor)
+    sampler = make_sampler(loaded, rows=rows, context=context)
+    backend = make_backend(loaded, sampler, name, max_waiting=sys.maxsize)
+    policy = LoadedPolicy(backend)
+    warm_up(backend)
+    return policy

@@ -1,0 +1,38 @@
+"""Training jobs by the name in `config.job`, and the run of one job from a plain config."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym_jax import processes
+from agentgym_jax.jobs import agentevol, dpo, sft
+from agentgym_jax.jobs.config.sections import ConfigError
+from agentgym_jax.jobs.rl import build, loop
+from agentgym_jax.jobs.run import StopFlag
+from agentgym_jax.viewer.plots import write_plots
+
+JOBS = {
+    "rl": (build.open_rl, loop.train),
+    "sft": (sft.open_sft, sft.train),
+    "dpo": (dpo.open_dpo, dpo.train),
+    "agentevol": (agentevol.open_agentevol, agentevol.train),
+}
+
+
+def run_job(config: Mapping[str, Any], workdir: str, *, plots: bool = True) -> None:
+    """Opens, runs and closes the job of a plain config, then draws its figures.
+
+    If the folder has a run of the same config, the run is resumed.
+
+    Raises:
+      ConfigError: The config is invalid; nothing has been written.
+      StopRequested: SIGTERM or Ctrl-C ended the run, which can be resumed.
+    """
+    if "job" not in config or config["job"] not in JOBS:
+        raise ConfigError(f"config.job must be one of {', '.join(JOBS)}")
+    open_job, train = JOBS[config["job"]]
+    with StopFlag().installed() as stop, open_job(config, workdir, stop) as (run, parts):
+        with processes.announcing_failures():
+            train(run, parts)
+        if plots and processes.is_writer() and run.folder.metrics_path.stat().st_size:
+            run.console.phase("plots", 0, 1)
+            write_plots(workdir)
