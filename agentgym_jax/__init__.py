@@ -1,3 +1,3 @@
 """Multi-turn reinforcement learning of LLM agents against real environments, in JAX."""
 
-__version__ = "0.1.0"
+from agentgym_envs import __version__ as __version__  # one distribution installs both packages

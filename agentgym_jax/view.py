@@ -1,8 +1,9 @@
-r"""A run as one HTML page: curves, early warnings, and every episode turn by turn and token by
-token.
+"""Writes or serves a run as one HTML page: curves, early warnings and every episode.
 
   python -m agentgym_jax.view runs/quickstart                 # writes runs/quickstart/report.html
   python -m agentgym_jax.view runs/quickstart --serve         # follows the run while it trains
+
+The run is a run folder or, without --serve, its URL in a bucket. docs/viewer.md describes the page.
 """
 
 import contextlib
@@ -15,6 +16,7 @@ from agentgym_jax import bucket
 from agentgym_jax.client.in_process import in_process_servers
 from agentgym_jax.client.transport import Transport
 from agentgym_jax.run_folder import RunFolderError
+from agentgym_jax.startup import launch
 from agentgym_jax.viewer.live import LiveRun, LiveServer
 from agentgym_jax.viewer.report import checked_folder, write_report
 from agentgym_jax.viewer.worlds import REPLAYED, WITH_BROWSER
@@ -81,7 +83,7 @@ def serve(run: str, transports: Mapping[str, Transport], host: str, port: int) -
 def main(argv: Sequence[str]) -> None:
     """Writes or serves the page of a run."""
     if len(argv) != 2:
-        raise app.UsageError(f"expected one run folder, got {len(argv) - 1}: {' '.join(argv[1:])}")
+        raise app.UsageError(f"expected one run folder, got {' '.join(argv[1:]) or 'none'}")
     if not flags.FLAGS["verbosity"].present:
         logging.set_verbosity(logging.WARNING)
     if _SERVE.value and _OUT.value is not None:
@@ -106,4 +108,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    launch(main)

@@ -51,6 +51,7 @@ LEVELS = {
     "plan": 7,
     "configs": 7,
     "startup": 7,
+    "command_line": 7,
     "train": 7,
     "evaluate": 7,
     "results": 7,
