@@ -58,7 +58,8 @@ DEV = [
 DOCS = ["mkdocs>=1.6,<2", "mkdocs-material>=9.5"]
 
 # The folder configs/ is installed as agentgym_jax.configs, whose place in a checkout is a pointer to it.
-CONFIGS = [f"agentgym_jax.{name}" for name in find_packages(include=["configs.*"])]
+# A source distribution lacks that pointer, so the package is named here.
+CONFIGS = [f"agentgym_jax.{name}" for name in ("configs", *find_packages(include=["configs.*"]))]
 
 setup(
     name="agentgym-jax",
@@ -68,7 +69,9 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=find_packages(include=["agentgym_jax", "agentgym_jax.*"])
+    packages=find_packages(
+        include=["agentgym_jax", "agentgym_jax.*"], exclude=["agentgym_jax.configs"]
+    )
     + CONFIGS
     + find_packages("envs"),
     package_dir={

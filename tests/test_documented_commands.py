@@ -52,9 +52,7 @@ TESTED = {
 }
 
 # Maps a command to the reason why no test runs it.
-INSTALLS = (
-    "installs packages; .ci/run and tests/integration/test_distributions.py install the project"
-)
+INSTALLS = "installs packages; .ci/run and tests/integration/test_wheel.py install the project"
 HOURS = "takes minutes to hours; the smoke variant of every config is run or bound by tests"
 HUB = "downloads a model; the smoke variant of its config needs no network"
 OTHER_ENVIRONMENT = "needs the package verifiers in an environment of its own"
