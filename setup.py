@@ -55,7 +55,7 @@ DEV = [
     "openai>=1.60",
 ]
 # The documentation as a site: mkdocs build --strict
-DOCS = ["mkdocs>=1.6,<2", "mkdocs-material>=9.5"]
+DOCS = ["mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10"]
 
 # The folder configs/ is installed as agentgym_jax.configs, whose place in a checkout is a pointer to it.
 # A source distribution lacks that pointer, so the package is named here.
