@@ -9,8 +9,8 @@ HERE = pathlib.Path(__file__).parent
 
 TRAINING = [
     "jax>=0.10.0",
-    "flax>=0.12.0",
-    "optax>=0.2.7",  # muon with a separate rate for parameters that are no matrix
+    "flax>=0.12.2",
+    "optax>=0.2.8",  # muon with a separate rate for parameters that are no matrix
     "orbax-checkpoint>=0.11.20",
     "transformers>=5.0",
     "tokenizers>=0.22",
@@ -28,7 +28,7 @@ TRAINING = [
     "matplotlib>=3.9",
     "numpy>=2.0",
     "starlette>=0.46",
-    "uvicorn>=0.34",
+    "uvicorn>=0.35",
     "prometheus-client>=0.21",
 ]
 # The servers' requirements are listed once, for this file and envs/setup.py.
@@ -55,19 +55,24 @@ DEV = [
     "pandas>=2.2",
     "openai>=1.60",
 ]
+# The documentation as a site: mkdocs build --strict
+DOCS = ["mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10"]
 
 # The folder configs/ is installed as agentgym_jax.configs, whose place in a checkout is a pointer to it.
-CONFIGS = [f"agentgym_jax.{name}" for name in find_packages(include=["configs.*"])]
+# A source distribution lacks that pointer, so the package is named here.
+CONFIGS = [f"agentgym_jax.{name}" for name in ("configs", *find_packages(include=["configs.*"]))]
 
 setup(
     name="agentgym-jax",
-    version="0.1.0",
+    version=SERVERS["VERSION"],
     description="Multi-turn reinforcement learning of LLM agents against real environments, in JAX.",
     long_description=(HERE / "README.md").read_text() if (HERE / "README.md").exists() else "",
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=find_packages(include=["agentgym_jax", "agentgym_jax.*"])
+    packages=find_packages(
+        include=["agentgym_jax", "agentgym_jax.*"], exclude=["agentgym_jax.configs"]
+    )
     + CONFIGS
     + find_packages("envs"),
     package_dir={
@@ -91,7 +96,8 @@ setup(
         "cuda": ["jax[cuda12]>=0.10.0"],  # also the GPU compiler of plans; it needs no GPU
         "tpu": ["jax[tpu]>=0.10.0"],
         "plan": ["jax[tpu]>=0.10.0"],  # the TPU compiler; it needs no TPU
-        "dev": DEV + SCIWORLD + SEARCH + WEB,
+        "dev": DEV + DOCS + SCIWORLD + SEARCH + WEB,
+        "docs": DOCS,
         # Both without tensorflow: some 55 MB of pyarrow, and 30 MB more for tfds.
         "parquet": ["pyarrow>=17"],
         # etils, which tfds reads its files with, needs importlib_resources and does not say so.

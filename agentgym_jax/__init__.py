@@ -7,6 +7,8 @@ first. The modules `train` and `evaluate` of this package are commands and canno
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from agentgym_envs import __version__ as __version__  # one distribution installs both packages
+
 if TYPE_CHECKING:
     from agentgym_jax.api import (
         USER_ERRORS,
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
         train,
     )
 
-__version__ = "0.1.0"
 __all__ = [
     "USER_ERRORS",
     "ConfigError",

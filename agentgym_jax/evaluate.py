@@ -1,12 +1,15 @@
-"""Evaluates an agent: python -m agentgym_jax.evaluate --config=configs/eval/suite.py --workdir=DIR
---model=M
+r"""Evaluates an agent on held-out tasks: writes scores.json and trajectories/, prints a table.
 
-M is a Hugging Face directory or hub id, a run folder (its latest checkpoint) or a
-preset. It can also be `expert` (each environment's scripted agent), `random` (an agent that selects
-random valid actions), or the address of an OpenAI-compatible chat endpoint such as
-http://127.0.0.1:8000/v1. The key of an endpoint is read from an environment variable
-(config.endpoint.key_variable). The program writes scores.json, trajectories/ and a table. The same
-command resumes an interrupted evaluation. To compare results, use python -m agentgym_jax.results.
+  python -m agentgym_jax.evaluate --config=configs/eval/quickstart.py --workdir=runs/eval \
+      --model=runs/quickstart
+  python -m agentgym_jax.evaluate --config=configs/eval/suite.py --workdir=runs/expert \
+      --model=expert --environments=textcraft,babyai
+
+The model is a run folder (its latest checkpoint), a Hugging Face directory or hub id, a preset,
+`expert` (each environment's scripted agent), `random` (selects random valid actions), or the
+address of an OpenAI-compatible chat endpoint such as http://127.0.0.1:8000/v1, whose key is in an
+environment variable (config.endpoint.key_variable). The same command resumes an interrupted
+evaluation. `python -m agentgym_jax.results` compares results.
 """
 
 if __name__ == "agentgym_jax.evaluate":  # the package attribute `evaluate` is the function
@@ -27,9 +30,11 @@ from agentgym_jax.startup import launch, prepare
 from agentgym_jax.telemetry import redact
 from agentgym_jax.telemetry.console import open_console
 
-_CONFIG = config_flags.DEFINE_config_file("config", None, "Config file.", lock_config=True)
+_CONFIG = config_flags.DEFINE_config_file(
+    "config", None, "Config file, with its options after a colon.", lock_config=True
+)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder for scores.json and trajectories/.")
-_MODEL = flags.DEFINE_string("model", None, "Agent to evaluate: M in the text above.")
+_MODEL = flags.DEFINE_string("model", None, "Agent to evaluate, as described above.")
 _ENVIRONMENTS = flags.DEFINE_list(
     "environments", [], "Environments of the config to use, such as textcraft,babyai; default all."
 )

@@ -4,10 +4,10 @@ r"""Writes a model as a Hugging Face directory, or the recorded episodes of a ru
   python -m agentgym_jax.export --model=runs/lora --adapters --out=exports/adapters
   python -m agentgym_jax.export --trajectories=runs/textcraft --format=atif --out=exports/traces
 
-The model is a run folder or its URL in a bucket (the latest checkpoint), a Hugging Face directory or hub id, or a preset
-with random weights. If the model has a tokenizer, the tokenizer is written too. Adapters of a run with
-`config.model.lora` are merged into their base, or written alone with --adapters.
-Formats of traces are `atif` (Harbor) and `training_trace` (OpenEnv); docs/offline.md describes them.
+The model is a run folder or its URL in a bucket (the latest checkpoint), a Hugging Face directory
+or hub id, or a preset with random weights. Its tokenizer is written too. Adapters of a run with
+`config.model.lora` are merged into their base, or written alone with --adapters. docs/offline.md
+describes the formats of traces: `atif` (Harbor) and `training_trace` (OpenEnv).
 """
 
 import pathlib
@@ -22,7 +22,7 @@ from agentgym_jax.learner.checkpoint import CheckpointError
 from agentgym_jax.models import peft_files, sources
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import check_target, copy_tokenizer, save_hf
-from agentgym_jax.startup import prepare
+from agentgym_jax.startup import launch, prepare
 from agentgym_jax.text.tokenizer import load_tokenizer
 from agentgym_jax.traces.files import FORMATS, export_traces
 
@@ -128,7 +128,6 @@ def define_flags() -> None:
     flags.DEFINE_bool("adapters", False, "Write only the adapters (LoRA), in PEFT's format.")
     flags.DEFINE_string("trajectories", None, "Run folder, or a file of its episodes.")
     flags.DEFINE_enum("format", None, FORMATS, "Format of the traces of --trajectories.")
-    flags.mark_flag_as_required("out")
 
 
 def main(argv: Sequence[str]) -> None:
@@ -157,4 +156,4 @@ def main(argv: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main)
+    launch(main, "out")

@@ -22,7 +22,9 @@ from agentgym_jax.planning.search import search_plan
 from agentgym_jax.planning.topology import PlanError, Topology, parse_topology
 from agentgym_jax.startup import launch
 
-_CONFIG = config_flags.DEFINE_config_file("config", None, "Config file of an RL job.")
+_CONFIG = config_flags.DEFINE_config_file(
+    "config", None, "Config file of an RL job, with its options after a colon."
+)
 _TOPOLOGY = flags.DEFINE_list("topology", None, "Slices, such as v5p:2x2x4, v5e:4x4 or h100:8.")
 _JSON = flags.DEFINE_string("json", None, "File for all numbers of all plans.")
 _SEARCH = flags.DEFINE_bool("search", False, "Tries meshes and micro-batches; proposes the best.")

@@ -1,8 +1,11 @@
-"""Compares results: python -m agentgym_jax.results A/scores.json B/scores.json --out=results.md
+"""Compares the results of evaluations: a leaderboard in the terminal and a page in Markdown.
 
-Every argument is a scores.json or a folder with a scores.json, also in a bucket. The page has a leaderboard with
-intervals, the sub-tasks of the suite, a paired comparison of every result with the baseline, and
-figures. Results with different task manifests are rejected; the message names the difference.
+  python -m agentgym_jax.results runs/eval_random runs/eval_quickstart --out=runs/results.md
+
+Every argument is a scores.json or a folder with a scores.json, also in a bucket. The page has a
+leaderboard with intervals, the sub-tasks of the suite, a paired comparison of every result with the
+baseline, and figures. Results with different task manifests are rejected; the message names the
+difference.
 """
 
 import pathlib
@@ -14,6 +17,7 @@ from rich.markdown import Markdown
 from agentgym_jax import bucket
 from agentgym_jax.evaluation import compare, plots, report
 from agentgym_jax.run_folder import RunFolderError, write_atomic
+from agentgym_jax.startup import launch
 from agentgym_jax.telemetry.console import open_console
 
 _OUT = flags.DEFINE_string("out", "results.md", "The page; figures go to a folder next to it.")
@@ -67,4 +71,4 @@ def write(paths: list[str], out: pathlib.Path, baseline: int, *, with_plots: boo
 
 
 if __name__ == "__main__":
-    app.run(main)
+    launch(main)

@@ -22,11 +22,12 @@ from typing import IO, Any
 
 from absl import logging
 
+import agentgym_jax
 from agentgym_jax import bucket, processes
 from agentgym_jax.telemetry import redact
 
-# packages whose versions are recorded
-_PACKAGES = "agentgym-jax jax jaxlib flax optax orbax-checkpoint chex transformers tokenizers numpy"
+# other packages whose versions are recorded
+_PACKAGES = "jax jaxlib flax optax orbax-checkpoint chex transformers tokenizers numpy"
 _SHOWN_DIFFERENCES = 5
 # File of episodes: kind, step, and the number of its shard from 1; the first shard has none.
 _TRAJECTORIES = re.compile(r"(?P<kind>.+)_(?P<step>\d+)(?:\.(?P<shard>\d+))?\.jsonl")
@@ -155,7 +156,10 @@ def _provenance(
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "command": redact.command(command),
         "git": git_state(pathlib.Path(__file__).parent),
-        "versions": {package: _version(package) for package in _PACKAGES.split()},
+        "versions": {
+            "agentgym-jax": agentgym_jax.__version__,
+            **{package: _version(package) for package in _PACKAGES.split()},
+        },
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "host": socket.gethostname(),

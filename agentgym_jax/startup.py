@@ -3,19 +3,18 @@
 import functools
 import re
 import sys
-from collections.abc import Callable, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
-from agentgym_jax import config_files, process_setup
+from agentgym_jax import command_line, config_files, process_setup
 from agentgym_jax.algorithms import ALGORITHMS
-from agentgym_jax.jobs.config.sections import ConfigError
+from agentgym_jax.jobs.config.sections import ConfigError, plain
 from agentgym_jax.telemetry import redact
 
-LIST = flags.DEFINE_bool(
-    "list", False, "Lists the shipped configs and algorithms; names the page of all config keys."
-)
+LIST = flags.DEFINE_bool("list", False, "Lists the shipped configs and the algorithms.")
+KEYS = flags.DEFINE_bool("keys", False, "Lists the keys of --config with their values.")
 CACHE = flags.DEFINE_string(
     "compilation_cache",
     process_setup.CACHE,
@@ -32,9 +31,30 @@ def prepare() -> None:
 
 
 def launch(main: Callable[[list[str]], object], *required: str) -> None:
-    """Runs `main` with required flags; a wrong flag gives one line instead of a traceback."""
+    """Runs `main` with required flags; a wrong call gives one line instead of a traceback.
+
+    Flags that ask for a text, such as --help, print it instead.
+    """
+    has_config = "config" in flags.FLAGS
+    shared = ("list", "keys", CACHE.name) if has_config else ()
+    found = [name for name, _ in _shipped_configs()] if has_config else []
+    text = command_line.answer(sys.argv, main, required, shared, found)
+    if text is None and has_config and "--list" in sys.argv:
+        text = _list_shipped()
+    if text is not None:
+        sys.stdout.write(text)
+        sys.exit(0)
+    if has_config and "--keys" in sys.argv:
+        required = ("config",)
     flags.mark_flags_as_required(required)
-    app.run(main, flags_parser=functools.partial(_parse_flags, required=required))
+
+    def run(arguments: list[str]) -> object:
+        try:
+            return main(arguments)
+        except app.UsageError as error:
+            _fail(f"{error}; --help shows how the command is called")
+
+    app.run(run, flags_parser=functools.partial(_parse_flags, required=required))
 
 
 def find_shipped_config(argv: Sequence[str]) -> list[str]:
@@ -56,8 +76,17 @@ def _list_shipped() -> str:
     lines = ["Configs (--config=FILE:OPTIONS; every file names its options):"]
     lines += [f"  {name}\n      {about}" for name, about in config_files.shipped_configs()]
     lines.append(f"Algorithms (functions of configs/common.py): {', '.join(ALGORITHMS)}")
-    lines.append("Keys (--config.SECTION.KEY=VALUE): docs/config.md")
+    lines.append("Keys (--config.SECTION.KEY=VALUE): --config=FILE --keys, docs/config.md")
     return "\n".join(lines) + "\n"
+
+
+def _list_keys(section: Mapping[str, Any], name: str = "--config") -> Iterator[str]:
+    """Yields the keys of a config with their values, as they are typed on a command line."""
+    for key, value in section.items():
+        if isinstance(value, dict) and value:
+            yield from _list_keys(value, f"{name}.{key}")
+        else:
+            yield f"{name}.{key}={value if isinstance(value, str) else repr(value)}"
 
 
 def _fail(message: str) -> NoReturn:
@@ -66,9 +95,6 @@ def _fail(message: str) -> NoReturn:
 
 
 def _parse_flags(argv: Sequence[str], required: Sequence[str]) -> list[str]:
-    if "--list" in argv:
-        sys.stdout.write(_list_shipped())
-        sys.exit(0)
     argv = find_shipped_config(argv)
     _check_config_file(argv)
     try:
@@ -76,6 +102,15 @@ def _parse_flags(argv: Sequence[str], required: Sequence[str]) -> list[str]:
         for name in required:
             if flags.FLAGS[name].value == "":
                 _fail(f"--{name}= is empty: give it a value")
+        if KEYS.value:
+            config = flags.FLAGS["config"].value
+            if isinstance(config, str):  # a sweep file, which has several configs
+                _fail(
+                    "--keys: a sweep has no keys; `agentgym_jax.train --keys` lists those of a run"
+                )
+            config = redact.config(plain(config))
+            sys.stdout.write("\n".join(_list_keys(config)) + "\n")
+            sys.exit(0)
         return rest
     except flags.Error as error:
         # ml_collections reports an error of the config file as the text of a traceback.

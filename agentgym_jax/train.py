@@ -1,11 +1,13 @@
-"""Trains a policy: python -m agentgym_jax.train --config=configs/quickstart.py --workdir=runs/first
+"""Trains a policy. A second call with the same --workdir resumes the run.
 
-A second call with the same workdir resumes the run. Every value of the config can be changed on the
-command line: --config.optimizer.learning_rate=1e-4
-
-  python -m agentgym_jax.train --list                                   # configs and algorithms
+  python -m agentgym_jax.train --config=configs/quickstart.py --workdir=runs/first
   python -m agentgym_jax.train --config=configs/quickstart.py:smoke --workdir=runs/smoke
   python -m agentgym_jax.train --config=configs/rl/bandit.py:algorithm=ppo --workdir=runs/bandit
+
+Every value of a config can be changed: --config.optimizer.learning_rate=1e-4. To find values:
+
+  python -m agentgym_jax.train --list                                # configs and algorithms
+  python -m agentgym_jax.train --config=configs/quickstart.py --keys # keys; docs/config.md has all
 
 Several processes, for example on the hosts of a TPU slice, execute the same command (docs/pods.md).
 """
@@ -27,7 +29,9 @@ from agentgym_jax.startup import launch, prepare
 from agentgym_jax.telemetry import redact
 from agentgym_jax.telemetry.summary import resume_command
 
-_CONFIG = config_flags.DEFINE_config_file("config", None, "Config file.", lock_config=True)
+_CONFIG = config_flags.DEFINE_config_file(
+    "config", None, "Config file, with its options after a colon.", lock_config=True
+)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Run folder; created, or resumed if it exists.")
 _COORDINATOR = flags.DEFINE_string(
     "coordinator", None, "Address HOST:PORT of process 0, for a run of several processes."

@@ -1,9 +1,10 @@
-r"""A run as one HTML page: verdict, curves, early warnings, and every episode turn by turn and token
-by token. Two runs: a page that compares them.
+"""Writes or serves a run as one HTML page: verdict, curves, early warnings and every episode.
 
   python -m agentgym_jax.view runs/quickstart                 # writes runs/quickstart/report.html
   python -m agentgym_jax.view runs/quickstart --serve         # follows the run while it trains
   python -m agentgym_jax.view runs/a runs/b                   # writes runs/b/comparison.html
+
+The run is a run folder or, without --serve, its URL in a bucket. docs/viewer.md describes the page.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ from agentgym_jax import bucket
 from agentgym_jax.client.in_process import in_process_servers
 from agentgym_jax.client.transport import Transport
 from agentgym_jax.run_folder import RunFolder, RunFolderError
+from agentgym_jax.startup import launch
 from agentgym_jax.viewer.live import LiveRun, LiveServer
 from agentgym_jax.viewer.report import checked_folder, write_comparison, write_report
 from agentgym_jax.viewer.worlds import REPLAYED, WITH_BROWSER
@@ -86,9 +88,8 @@ def serve(run: str, transports: Mapping[str, Transport], host: str, port: int) -
 def main(argv: Sequence[str]) -> None:
     """Writes or serves the page of a run, or writes the comparison of two runs."""
     if len(argv) not in (2, 3):
-        raise app.UsageError(
-            f"expected one run folder, or two to compare; got {len(argv) - 1}: {' '.join(argv[1:])}"
-        )
+        found = " ".join(argv[1:]) or "none"
+        raise app.UsageError(f"expected one run folder, or two to compare; got {found}")
     if not flags.FLAGS["verbosity"].present:
         logging.set_verbosity(logging.WARNING)
     if _SERVE.value and _OUT.value is not None:
@@ -125,4 +126,4 @@ def write_pages(runs: Sequence[str]) -> pathlib.Path | None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    launch(main)

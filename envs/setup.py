@@ -10,7 +10,7 @@ SERVERS = runpy.run_path(str(HERE / "dependencies.py"))
 
 setup(
     name="agentgym-envs",
-    version="0.1.0",
+    version=SERVERS["VERSION"],
     description="Environment servers for LLM agents that speak AgentGym's HTTP protocol.",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",

@@ -56,6 +56,7 @@ LEVELS = {
     "process_setup": 7,
     "api": 7,
     "startup": 7,
+    "command_line": 7,
     "train": 7,
     "evaluate": 7,
     "results": 7,

@@ -3,10 +3,14 @@
 import json
 import pathlib
 import pkgutil
+import re
 import subprocess
 import sys
 
 import pytest
+
+import agentgym_envs
+import agentgym_jax
 
 ROOT = pathlib.Path(__file__).parents[1]
 READ = """
@@ -44,6 +48,24 @@ def test_both_setup_files_declare_the_servers_equally(both):
     assert servers["package_data"].items() <= project["package_data"].items()
     for group, points in servers["entry_points"].items():
         assert set(points) <= set(project["entry_points"][group])
+
+
+def test_every_place_has_the_same_version(both):
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert {
+        *(options["version"] for options in both),
+        *re.findall(r"^version: (.+)$", citation, re.MULTILINE),
+        agentgym_envs.__version__,
+    } == {agentgym_jax.__version__}
+    for module in ("agentgym_jax.results", "agentgym_envs"):
+        command = [sys.executable, "-m", module, "--version"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert done.stdout.split()[1] == agentgym_jax.__version__
+
+
+def test_training_and_servers_share_no_requirement_with_two_limits(both):
+    names = [re.split(r"[^\w-]", text)[0].lower() for text in set(both[0]["install_requires"])]
+    assert sorted(names) == sorted(set(names))
 
 
 def test_every_console_script_names_a_function(both):

@@ -16,7 +16,7 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from agentgym_envs import demonstrations
+from agentgym_envs import __version__, demonstrations
 from agentgym_envs.base import options, serve
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.base.openenv import server as openenv_server
@@ -38,6 +38,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         epilog="Instead of a name, every command takes the module of another environment, such as "
         "my_envs.guess: it must be importable and offer make_served_environment().",
     )
+    parser.add_argument("--version", action="version", version=f"agentgym-envs {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def add(name: str, what: str) -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""Training from an installed wheel, outside a checkout, with the user's own config."""
+"""Training from an installed wheel, outside a checkout, and the wheel of a source distribution."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 
 import pytest
@@ -14,23 +15,48 @@ import pytest
 from agentgym_jax.run_folder import RunFolder
 
 ROOT = pathlib.Path(__file__).parents[2]
-PARTS = ("agentgym_jax", "configs", "envs", "setup.py", "pyproject.toml", "README.md")
+PARTS = (
+    "agentgym_jax",
+    "configs",
+    "envs",
+    "setup.py",
+    "pyproject.toml",
+    "README.md",
+    "MANIFEST.in",
+)
 IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
 
 
+def build(source, kind):
+    """Builds a distribution of a source tree; returns its path."""
+    command = [sys.executable, "setup.py", "-q", kind, "--dist-dir=dist"]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    (built,) = (source / "dist").glob("*.whl" if kind == "bdist_wheel" else "*.tar.gz")
+    return built
+
+
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """Returns a folder that contains the unpacked wheel as packages."""
-    source, site = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
+def source(tmp_path_factory):
+    """Returns a copy of the source tree, without files of earlier builds."""
+    source = tmp_path_factory.mktemp("source")
     for name in PARTS:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, source / name, ignore=IGNORED)
         else:
             shutil.copy(ROOT / name, source / name)
-    build = [sys.executable, "setup.py", "-q", "bdist_wheel", "--dist-dir=dist"]
-    done = subprocess.run(build, cwd=source, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    (wheel,) = (source / "dist").glob("*.whl")
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(source):
+    return build(source, "bdist_wheel")
+
+
+@pytest.fixture(scope="module")
+def site(wheel, tmp_path_factory):
+    """Returns a folder that contains the unpacked wheel as packages."""
+    site = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
     return site
@@ -62,6 +88,41 @@ def test_the_wheel_contains_every_config_and_the_files_that_configs_read(site):
     installed = site / "agentgym_jax" / "configs"
     assert all((installed / name).is_file() for name in names)
     assert not (site / "configs").exists()
+
+
+@pytest.mark.slow
+def test_a_source_distribution_gives_the_same_wheel(source, wheel, tmp_path):
+    with tarfile.open(build(source, "sdist")) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (unpacked,) = tmp_path.iterdir()
+    again = build(unpacked, "bdist_wheel")
+    assert again.name == wheel.name
+    with zipfile.ZipFile(wheel) as first, zipfile.ZipFile(again) as second:
+        assert sorted(first.namelist()) == sorted(second.namelist())
+        names = [name for name in first.namelist() if not name.endswith("RECORD")]
+        assert all(first.read(name) == second.read(name) for name in names)
+
+
+@pytest.mark.slow
+def test_the_installed_command_trains_a_shipped_config(wheel, tmp_path):
+    """The packages of this environment serve the installed one, so nothing is downloaded."""
+    installed = tmp_path / "installed"
+    where = ["--no-deps", "--target", str(installed), str(wheel)]
+    try:
+        install = [sys.executable, "-m", "uv", "pip", "install", "-q", "--python", sys.executable]
+        subprocess.run([*install, *where], check=True)
+    except subprocess.CalledProcessError:
+        subprocess.run([sys.executable, "-m", "pip", "install", "-q", *where], check=True)
+    script = str(installed / "bin" / "agentgym-train")
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    version = run(installed, folder, script, "--version").split()[1]
+    assert f"-{version}-" in wheel.name
+    arguments = ("--config=configs/rl/bandit.py:smoke", "--workdir=runs/bandit")
+    assert "finished: " in run(installed, folder, script, *arguments)
+    provenance = RunFolder(folder / "runs" / "bandit").provenance()
+    assert provenance["starts"][-1]["versions"]["agentgym-jax"] == version
+    assert str(ROOT) not in json.dumps(provenance)
 
 
 @pytest.mark.slow

@@ -1,0 +1,155 @@
+"""Every command in a block of the documentation is run by a test, or the table says why not."""
+
+import ast
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "envs").rglob("*.md")),
+]
+BLOCK = re.compile(r"^ *```(?:bash|sh)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+JAX, ENVS = "python -m agentgym_jax.", "python -m agentgym_envs "
+
+# Run by the tests below in this order, in one folder, with the replacements of SMALLER. Before the
+# commands after the first, `runs/quickstart` is made a copy of `runs/smoke`.
+RUN = [
+    f"{JAX}train --config=configs/quickstart.py:smoke --workdir=runs/smoke",
+    f"{JAX}view runs/quickstart",
+    f"{JAX}export --model=runs/quickstart --out=exported",
+    f"{JAX}evaluate --config=configs/eval/quickstart.py --workdir=runs/eval_quickstart --model=runs/quickstart",
+    f"{JAX}evaluate --config=configs/eval/quickstart.py --workdir=runs/eval_random --model=random",
+    f"{JAX}results runs/eval_random runs/eval_quickstart --out=runs/results.md",
+    f"{JAX}evaluate --config=configs/eval/quickstart.py --workdir=runs/eval --model=runs/quickstart",
+    f"{JAX}evaluate --config=configs/eval/quickstart.py --workdir=runs/eval_exported --model=exported",
+    f"{JAX}train --config=configs/quickstart.py:smoke --workdir=runs/smoke_slow --config.optimizer.learning_rate=1e-4",
+    f"{ENVS}check guess",
+    f"{JAX}train --config=learn_guess.py:smoke --workdir=runs/guess_smoke",
+    f"{JAX}train --config=configs/rl/bandit.py:algorithm=dr_grpo,smoke --workdir=runs/bandit_smoke",
+    f"{JAX}train --config=doors.py:smoke --workdir=runs/doors_smoke --config.total_steps=2",
+]
+SMALLER = [("configs/eval/quickstart.py ", "configs/eval/quickstart.py:smoke ")]
+
+# Maps a command to the test that runs it, with other paths and sizes.
+TESTED = {
+    f"{JAX}serve --model=runs/quickstart --port=8000": "tests/serving/test_command.py::test_the_command_serves_a_model_until_it_is_stopped",
+    f"{JAX}serve --model=M --port=8000": "tests/serving/test_command.py::test_the_command_serves_a_model_until_it_is_stopped",
+    f"{JAX}train --config=doors.py --workdir=runs/doors": "tests/integration/test_wheel.py::test_a_custom_config_trains_in_a_custom_folder",
+    f"{JAX}train --config=configs/paper/textcraft.py:size=7b --workdir=/shared/run --coordinator=10.0.0.1:8476 --num_processes=4 --process_id=0": "tests/processes/test_runs.py::test_processes_play_the_episodes_of_one_process",
+    f"{JAX}plan --config=configs/paper/textcraft.py:size=7b --topology=v5p:2x2x4 --config.learner.micro_rows=16": "tests/planning/test_plan.py::test_a_plan_has_every_program_of_the_run",
+    "python -m agentgym_facts build": "tests/envs/searchqa/test_corpus_build.py::test_an_existing_corpus_is_not_built_again",
+    "python -m agentgym_facts check": "tests/envs/searchqa/test_corpus_build.py::test_the_check_names_a_changed_file",
+}
+
+# Maps a command to the reason why no test runs it.
+INSTALLS = "installs packages; .ci/run and tests/integration/test_wheel.py install the project"
+HOURS = "takes minutes to hours; the smoke variant of every config is run or bound by tests"
+HUB = "downloads a model; the smoke variant of its config needs no network"
+OTHER_ENVIRONMENT = "needs the package verifiers in an environment of its own"
+NOT_RUN = {
+    "python3 -m venv .venv && .venv/bin/pip install -e . && .venv/bin/python -m agentgym_jax.train --config=configs/quickstart.py --workdir=runs/quickstart": HOURS,
+    "bash .ci/run": "runs these tests",
+    f"{JAX}train --config=configs/quickstart.py --workdir=runs/quickstart": HOURS,
+    f"{JAX}train --config=configs/rl/two_rooms.py:algorithm=dapo --workdir=runs/two_rooms": HOURS,
+    f"{JAX}train --config=configs/rl/bandit.py:algorithm=dr_grpo --workdir=runs/bandit": HOURS,
+    f"{JAX}train --config=configs/paper/textcraft.py:size=7b --workdir=runs/textcraft": "needs accelerators",
+    f"{JAX}train --config=configs/paper/textcraft.py:size=0p5b --workdir=runs/textcraft": HUB,
+    f"{JAX}evaluate --config=configs/eval/textcraft.py --workdir=runs/eval_qwen --model=Qwen/Qwen2.5-0.5B-Instruct": HUB,
+    f"{JAX}view runs/quickstart --serve": "runs until it is interrupted; tests/viewer has the server",
+    'curl http://127.0.0.1:8000/v1/chat/completions -H \'Content-Type: application/json\' -d \'{"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 100}\'': "needs curl; tests/serving/test_command.py sends the request with httpx",
+    "python -m agentgym_facts status": "prints the state of the corpus that `build` makes",
+    'pip install -e ".[cuda]"': INSTALLS,
+    'pip install -e ".[plan]"': INSTALLS,
+    'pip install -e ".[search]"': INSTALLS,
+    'python3 -m venv .venv && .venv/bin/pip install -e ".[dev]"': INSTALLS,
+    "python3 -m venv .venv && source .venv/bin/activate && pip install -e .": INSTALLS,
+    ".venv/bin/pre-commit install": "changes the hooks of the checkout",
+    "uv venv hub --python 3.11": OTHER_ENVIRONMENT,
+    "uv pip install -p hub/bin/python verifiers urllib3 ./my-environment": OTHER_ENVIRONMENT,
+    "uv pip install -p hub/bin/python --no-deps -e .": OTHER_ENVIRONMENT,
+    "uv pip install -p hub/bin/python verifiers -e envs": OTHER_ENVIRONMENT,
+    "hub/bin/python -m agentgym_jax.programs.verifiers_env --env=my-environment": OTHER_ENVIRONMENT,
+    "hub/bin/vf-eval agentgym-verifiers --env.taskset.environment textcraft --env.taskset.split test -n 10": OTHER_ENVIRONMENT,
+}
+
+
+def block_commands(text):
+    """Returns the commands in the shell blocks of a page, without comments."""
+    found = []
+    for block in BLOCK.findall(text):
+        for line in re.sub(r"\\\n\s*", " ", block).splitlines():
+            command = re.sub(r"(^|\s+)#\s.*$", "", line).strip()
+            found += [" ".join(command.split())] if command else []
+    return found
+
+
+def documented():
+    return {c for page in PAGES for c in block_commands(page.read_text(encoding="utf-8"))}
+
+
+def test_every_command_in_a_block_is_run_by_a_test_or_has_a_reason():
+    unknown = documented() - {*RUN, *TESTED, *NOT_RUN}
+    assert not unknown, "add these commands to RUN, TESTED or NOT_RUN"
+
+
+def test_the_tables_have_no_command_that_the_pages_lack():
+    listed = [*RUN, *TESTED, *NOT_RUN]
+    assert len(listed) == len(set(listed)) and set(listed) <= documented()
+
+
+def test_every_named_test_exists():
+    for name in TESTED.values():
+        path, _, function = name.partition("::")
+        tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+        assert function in {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}, name
+
+
+def test_comments_and_continued_lines_are_no_part_of_a_command():
+    text = "```bash\na --b=1 \\\n    --c=2   # note\n# only a note\n```\n```python\nd\n```\n"
+    assert block_commands(text) == ["a --b=1 --c=2"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Returns a folder with the example files of the pages."""
+    folder = tmp_path_factory.mktemp("reader")
+    tutorial = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
+    (folder / "learn_guess.py").write_text(python_blocks(tutorial)[-1], encoding="utf-8")
+    own = (ROOT / "docs/runs.md").read_text(encoding="utf-8")
+    (folder / "doors.py").write_text(python_blocks(own)[0], encoding="utf-8")
+    environments = (ROOT / "docs/environments.md").read_text(encoding="utf-8")
+    section = environments.split("## Adding an environment\n")[1]
+    (folder / "guess.py").write_text(python_blocks(section)[0], encoding="utf-8")
+    return folder
+
+
+def python_blocks(text):
+    return re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", RUN)
+def test_a_reader_can_type_the_commands_in_an_empty_folder(folder, command):
+    if "runs/quickstart" in command and not (folder / "runs/quickstart").exists():
+        shutil.copytree(folder / "runs/smoke", folder / "runs/quickstart")
+    for text, smaller in SMALLER:
+        command = command.replace(text, smaller)
+    paths = f"{ROOT}{os.pathsep}{ROOT / 'envs'}"
+    done = subprocess.run(
+        [sys.executable, *shlex.split(command)[1:]],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": paths, "XLA_FLAGS": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
