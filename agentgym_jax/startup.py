@@ -37,7 +37,7 @@ def launch(main: Callable[[list[str]], object], *required: str) -> None:
     """
     has_config = "config" in flags.FLAGS
     shared = ("list", "keys", CACHE.name) if has_config else ()
-    found = [name for name, _ in _shipped_configs()] if has_config else []
+    found = [name for name, _ in config_files.shipped_configs()] if has_config else []
     text = command_line.answer(sys.argv, main, required, shared, found)
     if text is None and has_config and "--list" in sys.argv:
         text = _list_shipped()

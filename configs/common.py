@@ -529,7 +529,8 @@ def smoke(c):
     c.mesh = dict(data=1, fsdp=1, tensor=1, decode_tensor=0)
     c.total_steps = 2
     for entry in c.environments.values():
-        entry.eval.limit = 2
+        if "limit" in entry.eval:
+            entry.eval.limit = 2
         entry.horizon = {}
         entry.eval_max_turns = 0
     c.rollout.tasks_per_step = 4

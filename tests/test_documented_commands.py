@@ -47,6 +47,13 @@ TESTED = {
     f"{JAX}train --config=doors.py --workdir=runs/doors": "tests/integration/test_wheel.py::test_a_custom_config_trains_in_a_custom_folder",
     f"{JAX}train --config=configs/paper/textcraft.py:size=7b --workdir=/shared/run --coordinator=10.0.0.1:8476 --num_processes=4 --process_id=0": "tests/processes/test_runs.py::test_processes_play_the_episodes_of_one_process",
     f"{JAX}plan --config=configs/paper/textcraft.py:size=7b --topology=v5p:2x2x4 --config.learner.micro_rows=16": "tests/planning/test_plan.py::test_a_plan_has_every_program_of_the_run",
+    f"{JAX}replay runs/quickstart --episode=step_000012/3 --turn=4": "tests/jobs/test_replay.py::test_the_sampling_weights_and_key_give_the_recorded_tokens_at_every_turn",
+    f'{JAX}replay runs/quickstart --episode=step_000012/3 --turn=4 --action="move forward"': "tests/jobs/test_replay.py::test_a_forced_action_changes_the_continuation_and_only_it",
+    f"{JAX}replay runs/quickstart --episode=step_000012/3 --turn=4 --branches=16": "tests/jobs/test_replay.py::test_other_weights_or_another_key_continue_with_other_tokens_after_the_same_prefix",
+    f"{JAX}replay runs/quickstart --episode=step_000012/3 --every_turn --branches=16": "tests/jobs/test_replay.py::test_the_command_writes_both_files_and_overwrites_nothing",
+    f"{JAX}sweep --config=configs/sweeps/bandit.py --workdir=runs/sweep": "tests/sweeps/test_sweep_runs.py::test_a_killed_and_resumed_sweep_equals_single_runs",
+    f"{JAX}sweep report runs/sweep": "tests/sweeps/test_sweep_runs.py::test_a_killed_and_resumed_sweep_equals_single_runs",
+    f"{JAX}view runs/a runs/b": "tests/viewer/test_view.py::test_two_runs_are_compared_in_one_page",
     "python -m agentgym_facts build": "tests/envs/searchqa/test_corpus_build.py::test_an_existing_corpus_is_not_built_again",
     "python -m agentgym_facts check": "tests/envs/searchqa/test_corpus_build.py::test_the_check_names_a_changed_file",
 }

@@ -109,8 +109,17 @@ def imported(node, known):
     return []
 
 
+class _WithoutTypeChecking(ast.NodeTransformer):
+    """Removes the statements that only a type checker reads."""
+
+    def visit_If(self, node):
+        is_for_types = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        return None if is_for_types else self.generic_visit(node)
+
+
 def imports(path, known):
     tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    tree = _WithoutTypeChecking().visit(tree)
     return [(node, name) for node in ast.walk(tree) for name in imported(node, known)]
 
 

@@ -71,5 +71,6 @@ def get_config(arg=None):
     c.checkpoint.every = 1
     if opt.smoke:
         common.smoke(c)
+        c.environments.babyai.eval = tasks(0, 1)
         c.model.lora = common.lora(rank=4)
     return c
