@@ -22,6 +22,10 @@ COMMON = dict(
     max_position_embeddings=512,
     initializer_range=0.2,
 )
+# A delta net normalises its outputs. Where one is close to 0, this multiplies rounding errors of single
+# tokens. Against float64, transformers has errors up to 8e-4 and a median of 6e-6 in these networks, and
+# we have 5e-4 and 2e-6. The median is therefore strict, and the largest error is not.
+HYBRID_MEDIAN, HYBRID_MAX = 2e-5, 5e-3
 LLAMA3_ROPE = {
     "rope_type": "llama3",
     "rope_theta": 5e5,
@@ -38,9 +42,6 @@ QWEN3_5 = COMMON | dict(
     linear_num_value_heads=6,
     linear_key_head_dim=16,
     linear_value_head_dim=12,
-    # Outputs of delta nets that are close to 0 are normalised. With a smaller constant this multiplies
-    # rounding errors: the two forms of the delta rule in transformers then differ by 6e-4.
-    rms_norm_eps=1e-3,
     rope_parameters={
         "rope_type": "default",
         "rope_theta": 1e4,
@@ -107,6 +108,15 @@ def our_logits(policy, params, tokens_BT):
     return np.asarray(policy.logits(params, hidden_BTD))
 
 
+def assert_equal_logits(policy, found_BTV, expected_BTV, rtol=1e-7):
+    assert np.std(expected_BTV) > 1
+    if policy.config.hybrid is None:
+        np.testing.assert_allclose(found_BTV, expected_BTV, atol=ATOL, rtol=rtol)
+        return
+    error_BTV = np.abs(found_BTV - expected_BTV)
+    assert np.median(error_BTV) < HYBRID_MEDIAN and np.max(error_BTV) < HYBRID_MAX
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 def test_logits_equal_those_of_transformers(name, tmp_path):
     reference = make_reference(name)
@@ -115,8 +125,7 @@ def test_logits_equal_those_of_transformers(name, tmp_path):
     params = load_hf(tmp_path, policy)
     tokens_BT = jax.random.randint(jax.random.key(0), (3, 140), 0, 200)
     expected_BTV = reference_logits(reference, tokens_BT)
-    assert np.std(expected_BTV) > 1
-    np.testing.assert_allclose(our_logits(policy, params, tokens_BT), expected_BTV, atol=ATOL)
+    assert_equal_logits(policy, our_logits(policy, params, tokens_BT), expected_BTV)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -132,10 +141,10 @@ def test_an_export_loaded_by_transformers_gives_the_same_logits(name, tmp_path):
     )
     assert exported.config.model_type == CONFIGS[name].model_type
     tokens_BT = jax.random.randint(jax.random.key(1), (2, 90), 0, 200)
-    np.testing.assert_allclose(
+    assert_equal_logits(
+        policy,
         our_logits(policy, params, tokens_BT),
         reference_logits(exported.eval(), tokens_BT),
-        atol=ATOL,
         rtol=1e-5,
     )
 
@@ -154,5 +163,4 @@ def test_the_text_part_of_a_qwen3_5_with_a_vision_tower_equals_that_of_transform
     params = load_hf(tmp_path, policy)
     tokens_BT = jax.random.randint(jax.random.key(0), (2, 70), 0, 200)
     expected_BTV = reference_logits(reference, tokens_BT)
-    assert np.std(expected_BTV) > 1
-    np.testing.assert_allclose(our_logits(policy, params, tokens_BT), expected_BTV, atol=ATOL)
+    assert_equal_logits(policy, our_logits(policy, params, tokens_BT), expected_BTV)
