@@ -20,7 +20,7 @@ _GENERAL = """\
 Flags of every command:
   --help, --version         Print this text; print the version.
   --helpfull                Lists the flags of all libraries, too.
-  --completion=bash         Prints a script for the shell: eval "$({script} --completion=bash)"
+  --completion=bash         Prints a script: eval "$({script} --completion=bash)"
 """
 # Completes flags, the files of --config and paths. Bash splits words at = and :, so the script
 # takes the whole word from the line and answers with the part after the last separator.
