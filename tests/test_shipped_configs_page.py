@@ -16,6 +16,7 @@ FOLDERS = {
     "dpo": "DPO",
     "agentevol": "AgentEvol",
     "eval": "Evaluations",
+    "sweeps": "Sweeps",
 }
 HEAD = """\
 # Shipped configs

@@ -7,13 +7,13 @@ from learner_parts import OPTIMIZER, first_params
 
 from agentgym_jax.learner import accumulation
 from agentgym_jax.learner.optimizer import (
-    MATRICES,
     get_learning_rate,
     is_layer_matrix,
     learning_rate_at,
     make_optimizer,
 )
 from agentgym_jax.learner.train_state import TrainState
+from agentgym_jax.models.einsum import KERNEL_SPECS
 
 RATE = {"learning_rate": 1.0, "warmup_steps": 4, "total_steps": 14, "final_fraction": 0.2}
 
@@ -102,7 +102,7 @@ def test_weight_decay_only_shrinks_matrices_of_the_layers(params, name):
     for path, weight in by_name(params).items():
         expected = -0.05 * weight if decays[path] else np.zeros_like(weight)
         np.testing.assert_allclose(found[path], expected, rtol=1e-5, atol=1e-12, err_msg=path)
-    assert sum(decays.values()) == len([name for name in MATRICES if name.endswith("kernel")])
+    assert sum(decays.values()) == len(KERNEL_SPECS)
     # the array [L, D] has two axes but consists of vectors
     assert not decays["layers/attention_norm/scale"]
 

@@ -192,10 +192,10 @@ DPO = {
 def summary(monkeypatch, folder, lines):
     """Returns the titles of the panels in summary.png."""
     saved = {}
-    original = plots._save
+    original = plots.save_figure
     monkeypatch.setattr(
         plots,
-        "_save",
+        "save_figure",
         lambda figure, path: (saved.update({path.name: figure}), original(figure, path)),
     )
     write(folder, lines)

@@ -5,7 +5,7 @@ import pytest
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.viewer.live import LiveRun
 from agentgym_jax.viewer.replays import episode_credits, replay_command
-from agentgym_jax.viewer.summary import summarise_run
+from agentgym_jax.viewer.summary import open_run, page_of
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_the_page_gets_the_credits_of_replays_of_every_turn(learning_run, write_
     write_replay(learning_run, "step_000001_1_turn_2", "step_000001/1", [None])
     folder = RunFolder(learning_run)
     assert episode_credits(folder) == {"step_000001/0": [0.5, -0.25, 0.0]}
-    assert summarise_run(folder, [], [])["credits"] == episode_credits(folder)
+    assert page_of(open_run(folder, [], []))["credits"] == episode_credits(folder)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"episode": "step_000001/0"}', '{"turns": [1]}'])
