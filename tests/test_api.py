@@ -181,9 +181,11 @@ def test_an_evaluation_of_unknown_environments_is_refused(tmp_path):
 @pytest.mark.slow
 def test_a_run_is_trained_resumed_evaluated_and_loaded_as_a_policy(tmp_path):
     config = ROOT / "tests/integration/tiny.py"
-    first = train(config, tmp_path / "run", {"total_steps": 1} | HERE, plots=False)
+    first = train(
+        config, tmp_path / "run", {"total_steps": 1, "learner.micro_rows": 8} | HERE, plots=False
+    )
     assert first.metrics["step"].tolist() == [1]
-    run = train(config, tmp_path / "run", {"total_steps": 2} | HERE)
+    run = train(config, tmp_path / "run", {"total_steps": 2, "learner.micro_rows": 8} | HERE)
     assert run.metrics["step"].tolist() == [1, 2] and run.trajectory_steps() == [1, 2]
     assert run.config["total_steps"] == 2 and run.summary().startswith("finished: 2 steps")
     assert (tmp_path / "run/plots/summary.png").exists()

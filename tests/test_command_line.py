@@ -88,7 +88,7 @@ def test_a_wrong_call_gives_one_line(answers):
     ("typed", "found"),
     [
         ("--wo", {"--workdir="}),
-        ("--config=configs/rl/ba", {"configs/rl/bandit.py"}),
+        ("--config=configs/rl/ban", {"configs/rl/bandit.py"}),
         ("--config=setup.p", {"setup.py"}),
         ("--workdir=agentgym_jax/alg", {"agentgym_jax/algorithms"}),
     ],

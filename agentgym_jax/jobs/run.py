@@ -77,6 +77,11 @@ class StopFlag:
             self._event.set()
         return self._event.is_set()
 
+    @property
+    def exit_status(self) -> int:
+        """Exit status of a command after the latest signal, as of `StopRequested`."""
+        return 128 + self._signal
+
     def agreed(self) -> bool:
         """Returns the same answer in all processes, which must call this method together."""
         return bool(processes.broadcast(self(), "stop"))
@@ -102,7 +107,7 @@ class StopFlag:
         try:
             yield self
         except StopRequested as stopped:
-            stopped.exit_status = 128 + self._signal
+            stopped.exit_status = self.exit_status
             raise
         finally:
             for number, handler in previous.items():

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 
 LINK = re.compile(r"(\[(?:[^\[\]]|\[[^\]]*\])*\]\()([^()\s]+)(\))")
+_REMOTE_PICTURE = re.compile(r"!\[([^]]*)\]\(https?:[^)]*\)")
 _FENCE = re.compile(r"(^ *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
 _LANGUAGES = {".py": "python", ".json": "json", ".cff": "yaml", ".toml": "toml", ".yml": "yaml"}
 _LANGUAGES |= {"": "text", ".txt": "text", ".sh": "bash", ".in": "text"}
@@ -62,12 +63,12 @@ def page_text(root: pathlib.Path, path: str) -> str | None:
 
 
 def _notebook(path: pathlib.Path) -> str:
-    """Returns the text and code of a notebook, without outputs."""
+    """Returns the text and code of a notebook, without outputs and pictures from other servers."""
     parts = []
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         source = "".join(cell["source"])
         parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
-    return "\n\n".join(parts) + "\n"
+    return _REMOTE_PICTURE.sub(r"\1", "\n\n".join(parts)) + "\n"
 
 
 def _targets(path: str, text: str) -> Iterator[tuple[str, str]]:

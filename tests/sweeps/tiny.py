@@ -16,5 +16,5 @@ def get_config(arg=None):
     c.model.architecture.num_layers = 1
     c.checkpoint.every = 2
     if opt.fail:
-        c.sft.files = ("no_such_file.json",)
+        c.sft.files, c.sft.demonstrations = ("no_such_file.json",), {}
     return c
