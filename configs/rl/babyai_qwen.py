@@ -52,7 +52,7 @@ def get_config(arg=None):
         buckets=((64, 4), (112, 2)),
         decode_rows=8,
         decode_steps=8,
-        return_after_finished=2,
+        return_after_finished=8,
     )
     c.sampling = dict(temperature=1.0, max_turn_tokens=24, max_tokens=1024)
     c.rollout.tasks_per_step = 4
