@@ -34,7 +34,7 @@ def get_config(arg=None):
     known = dict(dtype=("float32", "bfloat16"))
     opt = common.parse(arg, known, model="Qwen/Qwen2.5-0.5B-Instruct", dtype="float32", smoke=False)
     c = common.base()
-    c.total_steps = 12
+    c.total_steps = 14
     c.model = dict(source=opt.model, dtype=opt.dtype, decode_dtype=opt.dtype, remat="none")
     c.model.lora = common.lora(rank=16)
     c.environments = dict(
@@ -63,7 +63,10 @@ def get_config(arg=None):
     c.algorithm.kl_coef = 0.0
     c.algorithm.entropy_coef = 0.0
     c.horizon = dict(kind="stepwise", turns=(4, 6), boundaries=(6,))
-    c.optimizer.learning_rate = 3e-4
+    # At a constant 3e-4 one of two seeds got worse after five updates.
+    c.optimizer.learning_rate = 2e-4
+    c.optimizer.schedule = "linear"
+    c.optimizer.final_fraction = 0.2
     c.optimizer.b2 = 0.95
     c.learner.row_length = 1024
     c.learner.micro_rows = 2
