@@ -2,9 +2,10 @@ r"""Qwen2.5-0.5B learns three levels of BabyAI on two CPU cores, with LoRA adapt
 
   python -m agentgym_jax.train --config=configs/rl/babyai_qwen.py:model=DIR --workdir=runs/babyai_qwen
 
-Needs: a Hugging Face directory (or hub id) of a Qwen2.5-0.5B model; two CPU cores and 8 GB of
-memory; no running server (the command starts one).
-Result: not run yet.
+Needs: a Hugging Face directory (or hub id) of a Qwen2.5-0.5B model; two CPU cores and 14 GiB
+of memory; no running server (the command starts one).
+Result: sampled success from 47.1 to 95.1 %, greedy from 13.7 to 97.1 % on 102 held-out tasks in 40
+minutes, one seed (experiments/2026-11-25_qwen_babyai).
 Source: we chose levels, sizes and rates.
 """
 
