@@ -63,7 +63,7 @@ def load_config(config: Config) -> ml_collections.ConfigDict:
         return config.copy_and_resolve_references()
     if isinstance(config, Mapping):
         return ml_collections.ConfigDict(copy.deepcopy(dict(config)))
-    if not isinstance(config, str | os.PathLike):  # what a config file has returned
+    if not isinstance(config, str | os.PathLike):  # a Sweep, for example, which `plain` refuses
         return ml_collections.ConfigDict(plain(config))
     path, colon, options = os.fspath(config).partition(":")
     path = locate(path)

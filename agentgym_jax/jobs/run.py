@@ -55,7 +55,7 @@ class StopRequested(Exception):
     """The user requested a stop (SIGTERM, Ctrl-C); the state is saved for a resumed run.
 
     Attributes:
-      exit_status: Exit status of a stopped command: 130 after Ctrl-C, 143 after SIGTERM.
+      exit_status: See `StopFlag.exit_status`.
     """
 
     exit_status = 128 + signal.SIGTERM
@@ -79,7 +79,7 @@ class StopFlag:
 
     @property
     def exit_status(self) -> int:
-        """Exit status of a command after the latest signal, as of `StopRequested`."""
+        """Exit status of the stopped command: 130 after Ctrl-C, 143 after SIGTERM."""
         return 128 + self._signal
 
     def agreed(self) -> bool:

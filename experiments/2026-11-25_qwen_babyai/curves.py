@@ -12,16 +12,14 @@ from agentgym_jax.telemetry.metrics_file import read_metrics
 from agentgym_jax.viewer.plots import figure_style, save_figure
 
 HERE = pathlib.Path(__file__).parent
-TITLES = {"3e-4 constant": "learning rate 3e-4", "2e-4 falling": "learning rate 2e-4, falling"}
-SEEDS = {"3e-4 constant": (0, 1), "2e-4 falling": (2, 3)}
+SEEDS = {"3e-4, constant": (0, 1), "2e-4, falling": (2,)}  # by learning rate
 LEVELS = ("GoToRedBallNoDists", "GoToObjS6", "OpenRedDoor")
 MODES = {"sampled": "", "greedy": "_greedy"}
 
 
 def load(seed: int) -> list[dict]:
-    """Returns the metrics of a run, or nothing if it has not been recorded."""
-    path = HERE / f"seed{seed}.jsonl"
-    return read_metrics(path) if path.exists() else []
+    """Returns the metrics of a run."""
+    return read_metrics(HERE / f"seed{seed}.jsonl")
 
 
 def minutes(lines: list[dict]) -> float:
@@ -46,15 +44,14 @@ def print_tables() -> None:
     print("|---|---|---|---|---|---|")
     for seed in sorted(seed for seeds in SEEDS.values() for seed in seeds):
         lines = load(seed)
-        if lines:
-            updates = sum("policy/grad_norm" in line for line in lines)
-            episodes = sum(line.get("rollout/episodes", 0) for line in lines)
-            tokens = sum(line.get("rollout/sampled_tokens", 0) for line in lines)
-            memory = max(line.get("system/host_memory_gib", 0) for line in lines)
-            print(
-                f"| {seed} | {updates} | {episodes:.0f} | {tokens:.0f} | {minutes(lines):.0f} | "
-                f"{memory:.1f} |"
-            )
+        updates = sum("policy/grad_norm" in line for line in lines)
+        episodes = sum(line.get("rollout/episodes", 0) for line in lines)
+        tokens = sum(line.get("rollout/sampled_tokens", 0) for line in lines)
+        memory = max(line.get("system/host_memory_gib", 0) for line in lines)
+        print(
+            f"| {seed} | {updates} | {episodes:.0f} | {tokens:.0f} | {minutes(lines):.0f} | "
+            f"{memory:.1f} |"
+        )
 
 
 def draw() -> None:
@@ -64,25 +61,25 @@ def draw() -> None:
         for axis, (rate, seeds) in zip(
             figure.subplots(1, 2, sharey=True), SEEDS.items(), strict=True
         ):
-            for colour, seed in zip(("C0", "C1"), seeds, strict=True):
-                lines = load(seed)
-                train = [(x["step"], x["rollout/success"]) for x in lines if "rollout/success" in x]
-                if train:
-                    label = f"seed {seed}: training, sampled"
-                    axis.plot(*zip(*train, strict=True), color=colour, alpha=0.5, label=label)
-                for (mode, suffix), style in zip(MODES.items(), ("o-", "s--"), strict=True):
-                    key = f"eval/success{suffix}"
-                    held_out = [(x["step"], x[key]) for x in lines if key in x]
-                    if held_out:
-                        label = f"seed {seed}: held out, {mode}"
-                        axis.plot(*zip(*held_out, strict=True), style, color=colour, label=label)
-            axis.set_title(TITLES[rate])
+            for seed in seeds:
+                lines, colour = load(seed), f"C{seed}"
+                curves = [("training, sampled", "rollout/success", "-", 0.5)]
+                curves += [
+                    (f"held out, {mode}", f"eval/success{suffix}", style, 1.0)
+                    for (mode, suffix), style in zip(MODES.items(), ("o-", "s--"), strict=True)
+                ]
+                for name, key, style, alpha in curves:
+                    points = [(x["step"], x[key]) for x in lines if key in x]
+                    label = f"seed {seed}: {name}"
+                    axis.plot(
+                        *zip(*points, strict=True), style, color=colour, alpha=alpha, label=label
+                    )
+            axis.set_title(f"learning rate {rate}")
             axis.set_xlabel("step")
             axis.set_ylim(0, 1.03)
             axis.yaxis.set_major_formatter(PercentFormatter(1.0))
             axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-            if axis.lines:
-                axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, fontsize=7)
+            axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, fontsize=7)
         save_figure(figure, HERE / "curves.png")
 
 
