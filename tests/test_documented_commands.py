@@ -68,6 +68,7 @@ NOT_RUN = {
     "bash .ci/run": "runs these tests",
     f"{JAX}train --config=configs/quickstart.py --workdir=runs/quickstart": HOURS,
     f"{JAX}train --config=configs/rl/two_rooms.py:algorithm=dapo --workdir=runs/two_rooms": HOURS,
+    f"{JAX}train --config=configs/rl/babyai_qwen.py:model=DIR --workdir=runs/babyai_qwen": HOURS,
     f"{JAX}train --config=configs/rl/bandit.py:algorithm=dr_grpo --workdir=runs/bandit": HOURS,
     f"{JAX}train --config=configs/paper/textcraft.py:size=7b --workdir=runs/textcraft": "needs accelerators",
     f"{JAX}train --config=configs/paper/textcraft.py:size=0p5b --workdir=runs/textcraft": HUB,
