@@ -103,19 +103,25 @@ def from_file(
 ) -> list[Task]:
     """Returns the tasks listed in a file: rows with an `item_id`, or a JSON list of ids.
 
-    `path` can also be a trajectory file or a run folder. A task listed twice is selected once.
+    A row can name the task's `group`; the default is the environment. `path` can also be a
+    trajectory file or a run folder. A task listed twice is selected once, with its first group.
     """
 
     def parse(row: Any, place: str) -> Task:
-        item_id = field(row, "item_id", str, place) if isinstance(row, Mapping) else row
-        name, _, index = canonical_item_id(str(item_id)).rpartition("_")
+        row = row if isinstance(row, Mapping) else {"item_id": str(row)}
+        item_id = field(row, "item_id", str, place)
+        name, _, index = canonical_item_id(item_id).rpartition("_")
         if name != environment or not index.isdecimal():
             raise ValueError(
                 f"{place}: field 'item_id': {item_id!r} is not a task of {environment}"
             )
-        return Task(environment, int(index), environment)
+        group = field(row, "group", str, place) if "group" in row else environment
+        return Task(environment, int(index), group)
 
-    return list(dict.fromkeys(read_rows(path, parse, bad=bad, what="task")))
+    found: dict[int, Task] = {}
+    for task in read_rows(path, parse, bad=bad, what="task"):
+        found.setdefault(task.data_idx, task)
+    return list(found.values())
 
 
 def from_suite(

@@ -10,21 +10,22 @@ tasks whose world was not trained; one seed (experiments/2026-11-25_qwen_babyai)
 Source: we chose levels, sizes and rates.
 """
 
+import pathlib
+
 from agentgym_jax.configs import common
 
-# Level of a task = data_idx % 40, seed of its world = data_idx // 40.
-LEVELS = {"GoToRedBallNoDists": 2, "GoToObjS6": 3, "OpenRedDoor": 12}
+# Distinct worlds of GoToRedBallNoDists, GoToObjS6 and OpenRedDoor, each in one list only.
+# experiments/2026-11-25_qwen_babyai/divide_worlds.py writes the lists.
+WORLDS = pathlib.Path(__file__).with_name("babyai_qwen_tasks")
 INSTRUCTIONS = (
     "You control an agent in a grid world. Every turn you get a goal, a description of what you see "
     "and the available actions. Answer with exactly one of the available actions and nothing else."
 )
 
 
-def tasks(first_seed, last_seed):
-    """Returns the selection of the worlds with seeds first_seed .. last_seed - 1."""
-    return dict(
-        kind="residues", start=40 * first_seed, stop=40 * last_seed, modulus=40, groups=LEVELS
-    )
+def tasks(name):
+    """Returns the selection of the tasks in a list."""
+    return dict(kind="file", path=str(WORLDS / f"{name}.json"))
 
 
 def get_config(arg=None):
@@ -41,8 +42,8 @@ def get_config(arg=None):
     c.model.lora = common.lora(rank=16)
     c.environments = dict(
         babyai=common.environment(
-            train=tasks(100, 1100),
-            eval=tasks(0, 34),
+            train=tasks("train"),
+            eval=tasks("held_out"),
             instructions=INSTRUCTIONS,
             action_format="react_or_bare",
         )
@@ -76,6 +77,7 @@ def get_config(arg=None):
     c.checkpoint.every = 1
     if opt.smoke:
         common.smoke(c)
-        c.environments.babyai.eval = tasks(0, 1)
+        first = dict(kind="residues", start=0, stop=40, modulus=40, groups=dict(GoToObjS6=3))
+        c.environments.babyai.eval = first
         c.model.lora = common.lora(rank=4)
     return c

@@ -100,12 +100,23 @@ def test_bare_ids_are_tasks_and_duplicates_are_removed(tmp_path):
     assert [task.data_idx for task in tasks.from_file("maze", (), path=str(path))] == [4, 2]
 
 
+def test_rows_name_the_groups_of_their_tasks(tmp_path):
+    rows = [
+        "maze_4",
+        {"item_id": "maze_2", "group": "wide"},
+        {"item_id": "maze_2", "group": "tall"},
+    ]
+    found = tasks.from_file("maze", (), path=str(as_json(tmp_path / "ids", rows)))
+    assert [(task.data_idx, task.group) for task in found] == [(4, "maze"), (2, "wide")]
+
+
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
         ({"item_id": "webshop_4"}, "field 'item_id': 'webshop_4' is not a task of babyai"),
         ({"item_id": "babyai_x"}, "field 'item_id': 'babyai_x'"),
         ({"id": 4}, "field 'item_id' is missing"),
+        ({"item_id": "babyai_2", "group": 3}, "field 'group' is int, expected str"),
     ],
 )
 def test_a_row_without_a_task_is_an_error_or_is_skipped(row, reason, tmp_path):
