@@ -57,7 +57,7 @@ def load_config(config: Config) -> ml_collections.ConfigDict:
     `configs/quickstart.py:smoke`. A `ConfigDict` or a plain dictionary is copied.
 
     Raises:
-      ConfigError: There is no such file, or it refuses its options.
+      ConfigError: There is no such file, it refuses its options, or it returns no ConfigDict.
     """
     if isinstance(config, ml_collections.ConfigDict):
         return config.copy_and_resolve_references()
@@ -76,9 +76,11 @@ def load_config(config: Config) -> ml_collections.ConfigDict:
     if not hasattr(module, "get_config"):
         raise ConfigError(f"config={path} has no function get_config")
     try:
-        return module.get_config(*([options] if colon else []))
+        loaded = module.get_config(*([options] if colon else []))
+        plain(loaded)  # refuses a Sweep
     except ConfigError as error:
         raise ConfigError(f"config={os.fspath(config)}: {error}") from error
+    return loaded
 
 
 def resolve(config: Config, overrides: Mapping[str, Any]) -> dict[str, Any]:

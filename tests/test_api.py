@@ -122,6 +122,11 @@ def test_a_config_is_a_path_with_options_a_config_or_a_dictionary(monkeypatch, t
         assert config_files.resolve(config, {}) == expected
 
 
+def test_the_file_of_a_sweep_is_no_config():
+    with pytest.raises(ConfigError, match=r"configs/sweeps/bandit.py: .*returned Sweep, expected"):
+        load_config("configs/sweeps/bandit.py")
+
+
 def test_overrides_are_dotted_keys_or_nested_dictionaries():
     config = {"seed": 0, "optimizer": {"learning_rate": 1.0, "b2": 0.9}, "guards": "default"}
     dotted = config_files.resolve(config, {"optimizer.learning_rate": 2.0, "seed": 1})
