@@ -11,15 +11,13 @@ from agentgym_sites.tasks.script import (
     choose,
     click,
     fill,
+    first,
     look_for,
     value_after,
 )
 
 SHOP = "__SHOPPING__"
 BASKET = f"{SHOP}/basket/"
-# number of lines at the top of every page; one of them is the navigation path, which also contains
-# the product's title
-_MENU_LINES = 15
 
 
 def open_product(seen: str, product: Product) -> Script:
@@ -69,7 +67,12 @@ def first_of_shelf(seen: str, shelf: Shelf, order: str) -> Generator[str, str, s
 
 def price_on(page: list[Node], product: Product) -> str:
     """Returns the price on the page of a product, with the dollar sign."""
-    return value_after(page[_MENU_LINES:], product.title, "StaticText")
+    # The navigation path above the heading also contains the title.
+    start = first(
+        (i for i, node in enumerate(page) if node.role == "heading" and node.name == product.title),
+        f"heading {product.title!r}",
+    )
+    return value_after(page[start:], product.title, "StaticText")
 
 
 def days_of(year: int, month: int) -> tuple[datetime.date, datetime.date]:
