@@ -17,7 +17,8 @@ def get_config(arg=None):
     whole = importlib.import_module(module).get_config()
     c = whole.copy_and_resolve_references()
     with c.unlocked():
-        for name in set(c) - {"seed", "model", "tokenizer", "mesh", "checkpoint", "sft"}:
+        kept = {"seed", "model", "tokenizer", "mesh", "checkpoint", "sft", "loggers", "guards"}
+        for name in set(c) - kept:
             del c[name]
         c.job = "sft"
         c.total_steps = whole.sft.steps

@@ -4,7 +4,7 @@ r"""Sweeps of the algorithm arena: every algorithm from one warm start, on OpenR
   python -m agentgym_jax.sweep --config=experiments/2026-11-25_arena/arena.py:start=runs/start,stage=tune --workdir=runs/tune --parallel=2
   python -m agentgym_jax.sweep --config=experiments/2026-11-25_arena/arena.py:start=runs/start --workdir=runs/arena --parallel=2
 
-The first sweep tries three learning rates on two tuning seeds. TUNED has the rate that each
+The first sweep tries three learning rates on one tuning seed. TUNED has the rate that each
 algorithm takes from it to the second sweep, which uses five other seeds.
 """
 
@@ -16,7 +16,7 @@ ALGORITHMS = (
     "gspo_token cispo gigpo clip_cov kl_cov sapo"
 ).split()
 RATES = (7e-4, 1.5e-3, 3e-3)
-TUNING_SEEDS, TEST_SEEDS = (10, 11), (0, 1, 2, 3, 4)
+TUNING_SEEDS, TEST_SEEDS = (10,), (0, 1, 2, 3, 4)
 TUNED = dict.fromkeys(ALGORITHMS, 1.5e-3)
 
 
@@ -38,7 +38,6 @@ def get_config(arg=None):
         settings={
             "total_steps": 12,  # few enough that the algorithms still differ
             "optimizer.warmup_steps": 2,
-            "evaluation.every": 6,
             "evaluation.at_start": False,
             "checkpoint.every": 12,
         },
