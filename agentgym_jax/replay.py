@@ -54,7 +54,10 @@ _MAX_TURNS = flags.DEFINE_integer(
     "max_turns", None, "Turn limit; by default that of the recorded episode.", lower_bound=1
 )
 _OUT = flags.DEFINE_string(
-    "out", None, "File of the continuations; by default RUN/replays/EPISODE.jsonl."
+    "out",
+    None,
+    "File of the continuations; by default RUN/replays/EPISODE.jsonl, or a new file "
+    "RUN/replays/EPISODE_turn_K.jsonl.",
 )
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace an earlier replay.")
 
@@ -88,7 +91,7 @@ def run(folder_name: str, stop: StopFlag) -> None:
         max_turns=_MAX_TURNS.value,
     )
     folder = open_run_folder(folder_name)
-    target = target_of(folder, options, _OUT.value)
+    target = target_of(folder, options, _OUT.value, overwrite=_OVERWRITE.value)
     table = target.with_suffix(".json")
     for path in (target, table):
         if path.exists() and not _OVERWRITE.value:

@@ -11,7 +11,13 @@ import pytest
 
 from agentgym_jax.jobs.config.sections import plain
 from agentgym_jax.jobs.replay import credit
-from agentgym_jax.jobs.replay.collect import Replay, ReplayOptions, open_run_folder, replay
+from agentgym_jax.jobs.replay.collect import (
+    Replay,
+    ReplayOptions,
+    open_run_folder,
+    replay,
+    target_of,
+)
 from agentgym_jax.jobs.replay.episodes import ReplayError, find_episode
 from agentgym_jax.jobs.train import run_job
 from agentgym_jax.rollout.continuation import RecordDiffersError
@@ -275,6 +281,22 @@ def test_the_command_writes_both_files_and_overwrites_nothing(trained):
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert again.returncode == 1 and "give another --out, or --overwrite" in again.stderr
     assert target.read_bytes() == before
+
+
+def test_another_replay_of_a_turn_gets_another_file(trained):
+    one_turn = ReplayOptions("step_1/0", turn=1)
+    first = target_of(trained, one_turn, None, overwrite=False)
+    first.parent.mkdir(exist_ok=True)
+    first.touch()
+    try:
+        second = target_of(trained, one_turn, None, overwrite=False)
+        assert (first.name, second.name) == (
+            "step_000001_0_turn_1.jsonl",
+            "step_000001_0_turn_1_2.jsonl",
+        )
+        assert target_of(trained, one_turn, None, overwrite=True) == first
+    finally:
+        first.unlink()
 
 
 def test_the_credit_interval_is_newcombes():

@@ -130,13 +130,27 @@ def open_run_folder(run: str) -> RunFolder:
     return RunFolder(run)
 
 
-def target_of(folder: RunFolder, options: ReplayOptions, out: str | None) -> pathlib.Path:
-    """Returns the file of the continuations; that of one turn names the turn."""
+def target_of(
+    folder: RunFolder, options: ReplayOptions, out: str | None, *, overwrite: bool
+) -> pathlib.Path:
+    """Returns the file of the continuations: `out`, or a file in the run folder.
+
+    A replay of one turn gets a name that is free, so that several actions can be tried in turn.
+    With `overwrite` it gets the name of the first.
+    """
     if out is not None:
         return pathlib.Path(out).expanduser()
     name = find_episode(folder, options.episode).name.replace("/", "_")
-    turn = "" if options.turn is None else f"_turn_{options.turn}"
-    return folder.path / "replays" / f"{name}{turn}.jsonl"
+    replays = folder.path / "replays"
+    if options.turn is None:
+        return replays / f"{name}.jsonl"
+    name = f"{name}_turn_{options.turn}"
+    target = replays / f"{name}.jsonl"
+    number = 1
+    while target.exists() and not overwrite:
+        number += 1
+        target = replays / f"{name}_{number}.jsonl"
+    return target
 
 
 def replay(
