@@ -4,7 +4,7 @@ r"""Sweeps of the algorithm arena: every algorithm from one warm start, on OpenR
   python -m agentgym_jax.sweep --config=experiments/2026-11-25_arena/arena.py:start=runs/start,stage=tune --workdir=runs/tune --parallel=2
   python -m agentgym_jax.sweep --config=experiments/2026-11-25_arena/arena.py:start=runs/start --workdir=runs/arena --parallel=2
 
-The first sweep tries three learning rates on one tuning seed. TUNED has the rate that each
+The first sweep tries four learning rates on one tuning seed. TUNED has the rate that each
 algorithm takes from it to the second sweep, which uses five other seeds.
 """
 
@@ -15,9 +15,19 @@ ALGORITHMS = (
     "grpo dr_grpo rloo reinforce reinforce_pp reinforce_pp_baseline ppo ppo_turn dapo gspo "
     "gspo_token cispo gigpo clip_cov kl_cov sapo"
 ).split()
-RATES = (7e-4, 1.5e-3, 3e-3)
+RATES = (7e-4, 1.5e-3, 3e-3, 6e-3)
 TUNING_SEEDS, TEST_SEEDS = (10,), (0, 1, 2, 3, 4)
-TUNED = dict.fromkeys(ALGORITHMS, 1.5e-3)
+TUNED = dict.fromkeys(ALGORITHMS, 3e-3) | dict(
+    clip_cov=7e-4,
+    gigpo=6e-3,
+    gspo=6e-3,
+    gspo_token=6e-3,
+    kl_cov=1.5e-3,
+    ppo=6e-3,
+    reinforce_pp=6e-3,
+    rloo=6e-3,
+    sapo=7e-4,
+)
 
 
 def get_config(arg=None):
