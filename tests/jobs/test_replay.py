@@ -1,5 +1,6 @@
 """Replays of the recorded episodes of a tiny run, whose environment has known values."""
 
+import io
 import json
 import pathlib
 import shutil
@@ -8,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+import rich.console
 
 from agentgym_jax.jobs.config.sections import plain
 from agentgym_jax.jobs.replay import credit
@@ -308,6 +310,18 @@ def test_the_credit_interval_is_newcombes():
     row = credit.TurnCredit(1, "go", value(48, 80), value(56, 70))
     assert row.success == pytest.approx(0.2)
     np.testing.assert_allclose(row.interval, (0.0524, 0.3339), atol=5e-5)
+
+
+def test_the_table_of_credits_is_complete_in_80_columns():
+    low, high = {"episodes": 16, "success": 0.44}, {"episodes": 0, "success": 1.0}
+    row = dict(turn=12, action="toggle and go through red closed door 1", score_credit=0.56)
+    row |= dict(before=low | {"interval": (0.23, 0.67)}, after=high | {"interval": None})
+    row |= dict(credit=0.56, credit_interval=(0.33, 0.77))
+    console = rich.console.Console(width=80, record=True, file=io.StringIO())
+    console.print(credit.credit_table("a title", [row]))
+    text = console.export_text()
+    for shown in ("turn", "12", "door 1", "44 (23, 67)", "100 end", "+56 (+33, +77)", "+0.56"):
+        assert shown in text
 
 
 def test_a_bucket_is_refused():

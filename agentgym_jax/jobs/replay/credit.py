@@ -108,8 +108,8 @@ def to_rows(credits: Sequence[TurnCredit]) -> list[dict[str, Any]]:
 def credit_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     """Returns the table of the rows of `to_rows`; success rates are in percent."""
     table = Table(title=Text(title), box=box.SIMPLE, pad_edge=False)
-    table.add_column("turn", justify="right")
-    table.add_column("action", overflow="ellipsis", no_wrap=True, max_width=28)
+    table.add_column("turn", justify="right", no_wrap=True)
+    table.add_column("action", max_width=28)  # wraps in a narrow terminal; the others are complete
     for heading in ("before", "after", "credit", "score"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
