@@ -10,6 +10,7 @@ import pytest
 
 from agentgym_jax.telemetry.metrics import METRICS, covers
 
+pytestmark = pytest.mark.slow  # runs every job
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[1]
 # Metrics of conditions that do not occur in a run on CPU; unit tests cover these metrics
@@ -31,7 +32,6 @@ def emitted(tmp_path_factory):
     return set().union(*names.values()) - NOT_METRICS
 
 
-@pytest.mark.slow
 def test_every_metric_of_the_table_is_emitted_by_some_job(emitted):
     missing = {pattern for pattern in METRICS if not any(covers(pattern, name) for name in emitted)}
     assert missing == RARE
