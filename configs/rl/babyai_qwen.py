@@ -77,7 +77,7 @@ def get_config(arg=None):
     c.checkpoint.every = 1
     if opt.smoke:
         common.smoke(c)
-        first = dict(kind="residues", start=0, stop=40, modulus=40, groups=dict(GoToObjS6=3))
-        c.environments.babyai.eval = first
+        one_task = dict(kind="residues", start=0, stop=40, modulus=40, groups=dict(GoToObjS6=3))
+        c.environments.babyai.eval = one_task
         c.model.lora = common.lora(rank=4)
     return c
