@@ -4,8 +4,8 @@ r"""Sweeps of the algorithm arena: every algorithm from one warm start, on OpenR
   python -m agentgym_jax.sweep --config=experiments/2026-11-25_arena/arena.py:start=runs/start,stage=tune --workdir=runs/tune --parallel=2
   python -m agentgym_jax.sweep --config=experiments/2026-11-25_arena/arena.py:start=runs/start --workdir=runs/arena --parallel=2
 
-The first sweep tries four learning rates on one tuning seed. TUNED has the rate that each
-algorithm takes from it to the second sweep, which uses five other seeds.
+The first sweep tries four learning rates on three tuning seeds. TUNED has the rate of each
+algorithm with the best mean. The second sweep runs it on five other seeds.
 """
 
 from agentgym_jax.configs import common
@@ -16,17 +16,17 @@ ALGORITHMS = (
     "gspo_token cispo gigpo clip_cov kl_cov sapo"
 ).split()
 RATES = (7e-4, 1.5e-3, 3e-3, 6e-3)
-TUNING_SEEDS, TEST_SEEDS = (10,), (0, 1, 2, 3, 4)
-TUNED = dict.fromkeys(ALGORITHMS, 3e-3) | dict(
+TUNING_SEEDS, TEST_SEEDS = (10, 11, 12), (0, 1, 2, 3, 4)
+TUNED = dict.fromkeys(ALGORITHMS, 1.5e-3) | dict(
+    cispo=7e-4,
     clip_cov=7e-4,
-    gigpo=6e-3,
-    gspo=6e-3,
-    gspo_token=6e-3,
-    kl_cov=1.5e-3,
-    ppo=6e-3,
-    reinforce_pp=6e-3,
-    rloo=6e-3,
-    sapo=7e-4,
+    dapo=7e-4,
+    gspo=3e-3,
+    gspo_token=3e-3,
+    ppo_turn=3e-3,
+    reinforce=3e-3,
+    reinforce_pp_baseline=3e-3,
+    rloo=3e-3,
 )
 
 
