@@ -11,10 +11,14 @@ from configs import common
 
 
 def get_config(arg=None):
-    """Returns the config. Options: of=bandit|two_rooms, a config of configs/rl."""
-    opt = common.parse(arg, of="bandit")
+    """Returns the config.
+
+    Options: of=bandit|two_rooms, a config of configs/rl, or a module with a dot; options=an option
+    of that config.
+    """
+    opt = common.parse(arg, of="bandit", options="")
     module = opt.of if "." in opt.of or opt.of == "config" else f"configs.rl.{opt.of}"
-    whole = importlib.import_module(module).get_config()
+    whole = importlib.import_module(module).get_config(opt.options)
     c = whole.copy_and_resolve_references()
     with c.unlocked():
         kept = {"seed", "model", "tokenizer", "mesh", "checkpoint", "sft", "loggers", "guards"}
