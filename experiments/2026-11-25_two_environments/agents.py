@@ -1,4 +1,4 @@
-r"""A policy of 0.2 million weights on BabyAI levels of several rooms, or on TextCraft.
+r"""A policy of 0.2 million weights on BabyAI levels of several rooms, or on a maze.
 
   python -m agentgym_jax.train --config=experiments/2026-11-25_two_environments/agents.py:train=babyai --workdir=runs/babyai
 """
@@ -9,8 +9,21 @@ from agentgym_jax.configs import common
 from agentgym_jax.configs.rl import bandit
 
 HERE = pathlib.Path(__file__).parent
-LONG = 14  # longest turn limit; evaluations use it
-# Matches of a pattern become one token. BabyAI: phrases that always occur whole. TextCraft: the name
+SHORT, MIDDLE, LONG = 4, 8, 14  # turn limits; evaluations use the longest
+HORIZONS = dict(
+    short=dict(kind="fixed", turns=SHORT),
+    long=dict(kind="fixed", turns=LONG),
+    growing=dict(kind="stepwise", turns=(SHORT, MIDDLE, LONG), boundaries=(10, 18)),
+    adaptive=dict(
+        kind="adaptive_success",
+        turns=(SHORT, MIDDLE, LONG),
+        threshold=0.4,
+        decay=0.7,
+        min_steps=4,
+        max_steps=12,
+    ),
+)
+# Matches of a pattern become one token. BabyAI: phrases that always occur whole. 
 # of an item, so that the policy can find the goal in the list of commands.
 PHRASES = (
     "Your goal: ",
@@ -38,16 +51,13 @@ PHRASES = (
     "ball ?|box ?|key ?|(?:closed |open |locked )?door ?",
     r"[0-9]|\n|, ",
 )
-COMMANDS = (
-    "craft (?=[0-9])|get (?=[0-9])| using |Goal: craft |Got |Crafted ",
-    "Could not find enough items to craft minecraft:|Could not find |Crafting commands:",
-    "[0-9]+ |minecraft:|inventory|Action:",
-    r"[a-z]+(?: [a-z]+)*?(?=,| using|[.]|\n|$)",
-    r"\n|, |[.]",
+CELLS = (
+    "The goal is at position |Your current position is at position |There are walls |There is a wall ",
+    "to your left|to your right|above you|below you|move (?:left|right|up|down)|Action:",
+    r"[0-9]+, [0-9]+|[.] |, |\n",
 )
-WORDS = dict(babyai="|".join(PHRASES), textcraft="|".join(COMMANDS))
-VOCABULARY = dict(babyai=1024, textcraft=2560)
-GOALS = dict(kind="split", group_by="depth", where={}, limit=0)
+WORDS = dict(babyai="|".join(PHRASES), maze="|".join(CELLS))
+VOCABULARY = dict(babyai=1024, maze=512)
 
 
 def listed(name):
@@ -57,7 +67,7 @@ def listed(name):
 
 TASKS = dict(
     babyai=dict(train=listed("train"), eval=listed("held_out")),
-    textcraft=dict(train=GOALS | dict(split="train"), eval=GOALS | dict(split="test")),
+    maze=dict(train=listed("maze_train"), eval=listed("maze_held_out")),
 )
 
 
@@ -73,16 +83,18 @@ def demonstrations(environment):
             play=dict(agent="random", seed=0, **worlds),
             expert=dict(agent="mixed", seed=1, **worlds),
         )
-    goals = dict(environment="textcraft", tasks=TASKS["textcraft"]["train"], max_turns=20)
-    return {
-        f"crafting{seed}": dict(agent="mixed", epsilon=0.15 * (seed > 0), seed=seed, **goals)
-        for seed in range(3)
-    }
+    walks = dict(environment="maze", tasks=listed("maze_shown"), max_turns=LONG)
+    return dict(
+        play=dict(agent="random", epsilon=0.0, seed=0, **walks),
+        expert=dict(agent="mixed", epsilon=0.3, seed=1, **walks),
+    )
 
 
 def get_config(arg=None):
-    """Returns the config. Options: train=babyai|textcraft; start=a run folder."""
-    opt = common.parse(arg, {"train": tuple(TASKS)}, train="babyai", start="")
+    """Returns the config. Options: train=babyai|maze; horizon=short|long|growing|adaptive; start=a
+    run folder."""
+    known = dict(train=tuple(TASKS), horizon=tuple(HORIZONS))
+    opt = common.parse(arg, known, train="babyai", horizon="long", start="")
     c = common.base()
     c.total_steps = 20
     c.model = bandit.tiny_policy()
@@ -101,7 +113,7 @@ def get_config(arg=None):
     c.rollout.tasks_per_step = 8
     c.rollout.system_prompt_mode = "none"
     c.algorithm = bandit.algorithm("dr_grpo", length=128, critic_rate=0.0)
-    c.horizon = dict(kind="fixed", turns=LONG)
+    c.horizon = HORIZONS[opt.horizon]
     bandit.learn(c, row_length=1024, micro_rows=4)
     c.optimizer.learning_rate = 5e-4
     c.optimizer.schedule = "constant"
@@ -109,12 +121,10 @@ def get_config(arg=None):
     c.evaluation = dict(every=5, at_start=True, max_turns=LONG, samples=1, greedy=False)
     c.checkpoint.every = c.total_steps
     c.sft = bandit.warm_start(
-        opt.train, {}, steps=400, row_length=640, max_turns=LONG, train_on="text"
+        opt.train, {}, steps=400 if opt.train == "babyai" else 250, row_length=640, max_turns=LONG, train_on="text"
     )
     with c.unlocked():
         c.sft.demonstrations = demonstrations(opt.train)
-    if opt.train == "textcraft":
-        c.sft.steps = 800
     if opt.start:
         bandit.start_from(c, opt.start)
     return c
