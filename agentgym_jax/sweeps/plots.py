@@ -14,15 +14,18 @@ _LINES = ("-", "--", ":", "-.")  # every ten variants, the colours repeat with a
 
 
 def write_curves(
-    path: pathlib.Path, metric: str, curves: Mapping[str, Sequence[RunResult]]
+    path: pathlib.Path,
+    metric: str,
+    curves: Mapping[str, Sequence[RunResult]],
+    tokens: float | None = None,
 ) -> bool:
     """Draws the mean curve of each variant with the range over its seeds.
 
-    `curves` has the results by name of the variant. Returns False, without a file, if no finished
-    run has a value of the metric.
+    `curves` has the results by name of the variant. With `tokens`, the curves are functions of the
+    training tokens up to this number. Returns False, without a file, if no variant has two points.
     """
-    drawn = {name: mean_curve(results) for name, results in curves.items()}
-    drawn = {name: curve for name, curve in drawn.items() if len(curve[0])}
+    drawn = {name: mean_curve(results, tokens) for name, results in curves.items()}
+    drawn = {name: curve for name, curve in drawn.items() if len(curve[0]) > 1}
     if not drawn:
         return False
     with figure_style():
@@ -35,7 +38,7 @@ def write_curves(
             axis.plot(steps, mean, style, color=colour, label=name, marker=marker)
             axis.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
         axis.set_title(metric)
-        axis.set_xlabel("optimiser step")
+        axis.set_xlabel("optimiser step" if tokens is None else "training tokens")
         unit = lookup(metric).unit
         axis.set_ylabel("" if unit == "1" else unit)
         if unit == "fraction":

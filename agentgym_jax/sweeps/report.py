@@ -71,7 +71,8 @@ def make_sections(
     """Returns the sections of the report, and draws the figure of the curves."""
     with disk_errors(curves):
         named = {variant_name(v): part for v, part in numbers.variants(found).items()}
-        has_curves = write_curves(curves, record.metric, named)
+        tokens = numbers.common_tokens(found) if record.step == "equal_tokens" else None
+        has_curves = write_curves(curves, record.metric, named, tokens)
     sections = [_overview(record, found), _variants(record, found)]
     if record.baseline:
         sections.append(_comparisons(record, found))
@@ -102,7 +103,13 @@ def _overview(record: Record, found: Sequence[RunResult]) -> Section:
             f"{', '.join(missing)}."
         )
     word = {"max": "larger", "min": "smaller"}[record.goal]
-    notes.append(f"Metric: {record.metric}, {record.step} step; {word} is better.")
+    at = f"{record.step} step"
+    if record.step == "equal_tokens":
+        at = (
+            f"after {numbers.common_tokens(found) or 0:,.0f} training tokens, sampled and observed, "
+            "interpolated between evaluations"
+        )
+    notes.append(f"Metric: {record.metric}, {at}; {word} is better.")
     notes.append(f"Base config: {record.config}")
     return Section("Overview", notes)
 

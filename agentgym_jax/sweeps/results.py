@@ -17,6 +17,7 @@ from agentgym_jax.sweeps.folder import Record, SweepFolder
 from agentgym_jax.telemetry.metrics_file import read_metrics
 from agentgym_jax.viewer.series import Run
 
+_POINTS = 50  # points of a curve over tokens
 # Metrics that count the tokens of a step; the first that a run has is used.
 _TOKENS = ("rollout/sampled_tokens", "batch/action_tokens", "sft/tokens")
 Variant = tuple[tuple[str, str], ...]  # pairs of axis name and label
@@ -32,6 +33,7 @@ class RunResult:
       steps: Number of steps done, and planned.
       value: The sweep's metric; None if the run is not finished or has no such metric.
       curve: Steps and values of the metric.
+      spent: Tokens of the training so far at each point of the curve, those of observations included.
       hours: Wall time in hours from each start of the process to its last step.
       tokens: Sampled tokens, or trained tokens in jobs that do not sample.
     """
@@ -41,6 +43,7 @@ class RunResult:
     steps: tuple[int, int]
     value: float | None
     curve: tuple[np.ndarray, np.ndarray]
+    spent: np.ndarray
     hours: float
     tokens: float
 
@@ -52,7 +55,27 @@ class RunResult:
 
 def read_results(folder: SweepFolder, record: Record) -> list[RunResult]:
     """Returns the results of all runs, in the order of the sweep."""
-    return [_read_run(folder, record, run) for run in record.runs]
+    found = [_read_run(folder, record, run) for run in record.runs]
+    tokens = common_tokens(found) if record.step == "equal_tokens" else None
+    if tokens is None:
+        return found
+    return [dataclasses.replace(r, value=_value_at(r, tokens)) for r in found]
+
+
+def common_tokens(results: Sequence[RunResult]) -> float | None:
+    """Returns the largest number of tokens that all finished runs reach; None without a curve."""
+    return min((float(r.spent[-1]) for r in results if _has_curve(r)), default=None)
+
+
+def _has_curve(result: RunResult) -> bool:
+    return result.state == "finished" and len(result.spent) > 0
+
+
+def _value_at(result: RunResult, tokens: float) -> float | None:
+    """Returns the metric after `tokens` tokens, linear between its values; None before the first."""
+    if not _has_curve(result) or tokens < result.spent[0]:
+        return None
+    return float(np.interp(tokens, result.spent, result.curve[1]))
 
 
 def _read_run(folder: SweepFolder, record: Record, run: SweepRun) -> RunResult:
@@ -66,7 +89,7 @@ def _read_run(folder: SweepFolder, record: Record, run: SweepRun) -> RunResult:
     value = None
     if state == "finished" and len(curve[1]):
         best = np.max if record.goal == "max" else np.min
-        value = float(curve[1][-1] if record.step == "last" else best(curve[1]))
+        value = float(best(curve[1]) if record.step == "best" else curve[1][-1])
     starts = paths.provenance()["starts"] if paths.provenance_path.exists() else []
     return RunResult(
         run=run,
@@ -74,6 +97,7 @@ def _read_run(folder: SweepFolder, record: Record, run: SweepRun) -> RunResult:
         steps=(lines[-1]["step"] if lines else 0, total_steps),
         value=value,
         curve=curve,
+        spent=_spent(lines, curve[0]),
         hours=wall_hours([start["time"] for start in starts], [line["time"] for line in lines]),
         tokens=_tokens(lines),
     )
@@ -96,6 +120,18 @@ def wall_hours(starts: Sequence[str], times: Sequence[float]) -> float:
 def _tokens(lines: Sequence[Mapping[str, Any]]) -> float:
     name = next((name for name in _TOKENS if Run(lines).has(name)), None)
     return 0.0 if name is None else float(np.sum(Run(lines).series(name)[1]))
+
+
+def _spent(lines: Sequence[Mapping[str, Any]], steps: np.ndarray) -> np.ndarray:
+    """Returns the tokens of the training up to and including each of the steps."""
+    name = next((name for name in _TOKENS if Run(lines).has(name)), "")
+    spent = {}
+    total = 0.0
+    for line in lines:
+        episodes = line.get("rollout/episodes", 0.0) * line.get("rollout/tokens_mean", 0.0)
+        total += episodes or line.get(name, 0.0)
+        spent[line["step"]] = total
+    return np.array([spent[step] for step in steps])
 
 
 def variants(results: Sequence[RunResult]) -> dict[Variant, list[RunResult]]:
@@ -198,17 +234,23 @@ def marginal_means(
 
 
 def mean_curve(
-    results: Sequence[RunResult],
+    results: Sequence[RunResult], tokens: float | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Returns steps, mean, smallest and largest value over the finished runs.
 
-    Only steps at which all these runs have a value are included.
+    Only steps at which all these runs have a value are included. With `tokens`, the curve is a
+    function of the training tokens up to this number instead.
     """
-    curves = [r.curve for r in results if r.state == "finished" and len(r.curve[0])]
-    if not curves:
+    found = [r for r in results if _has_curve(r)]
+    if not found:
         return (np.array([]),) * 4
-    steps = sorted(set.intersection(*(set(steps) for steps, _ in curves)))
-    table = np.array([[dict(zip(*c, strict=True))[step] for step in steps] for c in curves])
-    if not steps:
+    if tokens is not None:
+        places = np.linspace(max(r.spent[0] for r in found), tokens, _POINTS)
+        table = np.array([np.interp(places, r.spent, r.curve[1]) for r in found])
+    else:
+        curves = [dict(zip(*r.curve, strict=True)) for r in found]
+        places = np.array(sorted(set.intersection(*map(set, curves))))
+        table = np.array([[curve[step] for step in places] for curve in curves])
+    if not len(places):
         return (np.array([]),) * 4
-    return np.array(steps), table.mean(axis=0), table.min(axis=0), table.max(axis=0)
+    return places, table.mean(axis=0), table.min(axis=0), table.max(axis=0)

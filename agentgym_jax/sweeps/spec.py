@@ -14,7 +14,7 @@ from agentgym_jax.jobs.config.sections import ConfigError
 from agentgym_jax.telemetry import metrics
 
 GOALS = ("max", "min")
-STEPS = ("last", "best")
+STEPS = ("last", "best", "equal_tokens")
 _SEED = "seed"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
 
@@ -114,7 +114,9 @@ class Sweep:
       seeds: Random seeds of each combination.
       metric: Name of a metric of telemetry/metrics.py that the report compares.
       goal: `max` if a larger metric is better, else `min`.
-      step: `last` for the metric's value at the last step that has one, `best` for its best value.
+      step: `last` for the metric's value at the last step that has one, `best` for its best value,
+        `equal_tokens` for its value at the largest number of training tokens that all finished runs
+        reach, interpolated between evaluations.
       baseline: Label or value by axis name; all other combinations are compared with it.
       memory_gib: Memory of one run in GiB, which limits `--parallel`; None for no limit.
       settings: Values of config keys in all runs.

@@ -1,6 +1,6 @@
 r"""A policy of 0.2 million weights on BabyAI levels of several rooms, or on a maze.
 
-  python -m agentgym_jax.train --config=experiments/2026-11-25_two_environments/agents.py:train=babyai --workdir=runs/babyai
+python -m agentgym_jax.train --config=experiments/2026-11-25_two_environments/agents.py:train=babyai --workdir=runs/babyai
 """
 
 import pathlib
@@ -10,21 +10,11 @@ from agentgym_jax.configs.rl import bandit
 
 HERE = pathlib.Path(__file__).parent
 SHORT, MIDDLE, LONG = 4, 8, 14  # turn limits; evaluations use the longest
-HORIZONS = dict(
-    short=dict(kind="fixed", turns=SHORT),
-    long=dict(kind="fixed", turns=LONG),
-    growing=dict(kind="stepwise", turns=(SHORT, MIDDLE, LONG), boundaries=(10, 18)),
-    adaptive=dict(
-        kind="adaptive_success",
-        turns=(SHORT, MIDDLE, LONG),
-        threshold=0.4,
-        decay=0.7,
-        min_steps=4,
-        max_steps=12,
-    ),
-)
-# Matches of a pattern become one token. BabyAI: phrases that always occur whole. 
-# of an item, so that the policy can find the goal in the list of commands.
+# Turn limits change twice as late in the maze, whose episodes have half as many tokens.
+PACE = dict(babyai=1, maze=2)
+HORIZONS = ("short", "long", "growing", "adaptive")
+# A match of a pattern becomes one token, so that episodes are short: phrases that always occur whole,
+# and the cells of the maze.
 PHRASES = (
     "Your goal: ",
     '"turn left", "turn right", "move forward", ',
@@ -61,12 +51,12 @@ VOCABULARY = dict(babyai=1024, maze=512)
 
 
 def listed(name):
-    """Returns the selection of the worlds in a list that divide_worlds.py writes."""
+    """Returns the selection of the worlds in a list that divide_tasks.py writes."""
     return dict(kind="file", path=str(HERE / f"{name}.json"))
 
 
 TASKS = dict(
-    babyai=dict(train=listed("train"), eval=listed("held_out")),
+    babyai=dict(train=listed("babyai_train"), eval=listed("babyai_held_out")),
     maze=dict(train=listed("maze_train"), eval=listed("maze_held_out")),
 )
 
@@ -74,11 +64,13 @@ TASKS = dict(
 def demonstrations(environment):
     """Returns the sets that the warm start imitates.
 
-    BabyAI: other worlds of the same levels, as random valid actions and as the expert with detours.
-    TextCraft: the expert on the goals of the training split, without and with detours.
+    The worlds and walks are not those of the training. The agents are a random player and the expert
+    with detours, which are not imitated.
     """
     if environment == "babyai":
-        worlds = dict(environment="babyai", tasks=listed("shown"), max_turns=LONG, epsilon=0.3)
+        worlds = dict(
+            environment="babyai", tasks=listed("babyai_shown"), max_turns=LONG, epsilon=0.3
+        )
         return dict(
             play=dict(agent="random", seed=0, **worlds),
             expert=dict(agent="mixed", seed=1, **worlds),
@@ -90,10 +82,23 @@ def demonstrations(environment):
     )
 
 
+def horizon(kind, pace):
+    """Returns the section of a schedule; its steps are multiples of `pace`."""
+    if kind in ("short", "long"):
+        return dict(kind="fixed", turns=SHORT if kind == "short" else LONG)
+    turns = (SHORT, MIDDLE, LONG)
+    if kind == "growing":
+        return dict(kind="stepwise", turns=turns, boundaries=(10 * pace, 18 * pace))
+    steps = dict(min_steps=4 * pace, max_steps=12 * pace)
+    return dict(kind="adaptive_success", turns=turns, threshold=0.4, decay=0.7, **steps)
+
+
 def get_config(arg=None):
-    """Returns the config. Options: train=babyai|maze; horizon=short|long|growing|adaptive; start=a
-    run folder."""
-    known = dict(train=tuple(TASKS), horizon=tuple(HORIZONS))
+    """Returns the config.
+
+    Options: train=babyai|maze; horizon=short|long|growing|adaptive; start=a run folder.
+    """
+    known = dict(train=tuple(TASKS), horizon=HORIZONS)
     opt = common.parse(arg, known, train="babyai", horizon="long", start="")
     c = common.base()
     c.total_steps = 20
@@ -113,16 +118,15 @@ def get_config(arg=None):
     c.rollout.tasks_per_step = 8
     c.rollout.system_prompt_mode = "none"
     c.algorithm = bandit.algorithm("dr_grpo", length=128, critic_rate=0.0)
-    c.horizon = HORIZONS[opt.horizon]
+    c.horizon = horizon(opt.horizon, PACE[opt.train])
     bandit.learn(c, row_length=1024, micro_rows=4)
     c.optimizer.learning_rate = 5e-4
     c.optimizer.schedule = "constant"
     c.optimizer.warmup_steps = 3
     c.evaluation = dict(every=5, at_start=True, max_turns=LONG, samples=1, greedy=False)
     c.checkpoint.every = c.total_steps
-    c.sft = bandit.warm_start(
-        opt.train, {}, steps=400 if opt.train == "babyai" else 250, row_length=640, max_turns=LONG, train_on="text"
-    )
+    steps = dict(babyai=400, maze=250)[opt.train]
+    c.sft = bandit.warm_start(opt.train, {}, steps, row_length=640, max_turns=LONG, train_on="text")
     with c.unlocked():
         c.sft.demonstrations = demonstrations(opt.train)
     if opt.start:

@@ -73,6 +73,39 @@ def test_the_value_of_a_finished_run_is_its_last_or_its_best(tmp_path):
     assert [r.value for r in read(folder) if r.variant == GRPO] == [0.25, 0.75, 0.5]
 
 
+def with_curve(folder, run, points):
+    """Replaces the metrics of a run: points of tokens in a step (sampled, all) and success."""
+    lines = []
+    for step, (sampled, tokens, success) in enumerate(points, 1):
+        measured = {"rollout/sampled_tokens": sampled, "rollout/episodes": 2.0}
+        measured |= {"rollout/tokens_mean": tokens / 2} if tokens else {}
+        measured |= {} if success is None else {"eval/success": success}
+        lines.append({"step": step, "time": 1800.0 * step} | measured)
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder.run_path(run) / "metrics.jsonl").write_text(text)
+
+
+def test_equal_tokens_compares_runs_at_the_tokens_that_all_finished_runs_reach(tmp_path):
+    folder = make_folder(tmp_path, Sweep(**vars(SWEEP) | {"step": "equal_tokens"}))
+    for run in folder.read().runs:
+        if run.variant == dict(GRPO):
+            with_curve(folder, run, [(5, 100, 0.0), (5, 300, 1.0)])
+        elif run.variant == dict(PPO_0):
+            with_curve(folder, run, [(5, 100, 0.2), (5, 100, 0.6)])
+        elif run.seed < 2:  # no count of all tokens: the sampled tokens count
+            with_curve(folder, run, [(250, 0, 0.5), (50, 0, 0.7)])
+    found = read(folder)
+    assert numbers.common_tokens(found) == 200
+    assert {r.value for r in found if r.variant == PPO_0} == {0.6}
+    grpo = [r.value for r in found if r.variant == GRPO]
+    assert grpo == pytest.approx([1 / 3] * 3)  # 200 tokens are a third of the way from 100 to 400
+    assert {r.value for r in found if r.variant == PPO_5} == {None}  # first value at 250 tokens
+    places, mean, _, _ = numbers.mean_curve([r for r in found if r.variant == GRPO], 200.0)
+    assert (places[0], places[-1]) == (100, 200) and mean[-1] == pytest.approx(1 / 3)
+    write_report(str(folder.path))
+    assert "after 200 training tokens" in (folder.path / "report.md").read_text()
+
+
 def test_comparisons_pair_equal_seeds_and_are_corrected_for_their_number(tmp_path):
     zero, five = numbers.compare(read(make_folder(tmp_path)), SWEEP.baseline)
     assert (zero.variant, zero.baseline, zero.pairs) == (PPO_0, GRPO, 3)
