@@ -20,9 +20,11 @@ def read(name: str) -> list[dict[str, str]]:
 
 def main() -> None:
     """Prints one row per algorithm, the best mean first."""
-    tuned: dict[str, dict[str, float]] = collections.defaultdict(dict)
+    seeds: dict[str, dict[str, list[float]]] = collections.defaultdict(dict)
     for row in read("tune.csv"):
-        tuned[row["algorithm"]][row["learning_rate"]] = 100 * float(row["eval/success"])
+        found = seeds[row["algorithm"]].setdefault(row["learning_rate"], [])
+        found.append(100 * float(row["eval/success"]))
+    tuned = {name: {r: statistics.mean(x) for r, x in own.items()} for name, own in seeds.items()}
     tested: dict[str, list[float]] = collections.defaultdict(list)
     tokens: dict[str, list[float]] = collections.defaultdict(list)
     for row in read("test.csv"):
