@@ -6,8 +6,7 @@ r"""Compares short, long and growing turn limits on BabyAI: the question of Scal
 All runs have equally many steps, so a longer limit also means more tokens; the report shows both.
 
 Needs: no running server; two CPU cores, 2 GB of memory per run, about ten minutes per run.
-Result: not run yet. experiments/2026-11-22_horizons compares such limits at equal tokens on another
-environment.
+Result: not run yet. experiments/2026-11-25_two_environments compares such limits at equal tokens.
 Source: `growing` is the schedule of configs/quickstart.py; the paper is arXiv:2509.08755.
 """
 
