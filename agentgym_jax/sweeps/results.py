@@ -129,7 +129,8 @@ def _spent(lines: Sequence[Mapping[str, Any]], steps: np.ndarray) -> np.ndarray:
     total = 0.0
     for line in lines:
         episodes = line.get("rollout/episodes", 0.0) * line.get("rollout/tokens_mean", 0.0)
-        total += episodes or line.get(name, 0.0)
+        step = episodes or line.get(name, 0.0)
+        total += step if math.isfinite(step) else 0.0
         spent[line["step"]] = total
     return np.array([spent[step] for step in steps])
 
@@ -241,7 +242,7 @@ def mean_curve(
     Only steps at which all these runs have a value are included. With `tokens`, the curve is a
     function of the training tokens up to this number instead.
     """
-    found = [r for r in results if _has_curve(r)]
+    found = [r for r in results if _has_curve(r) and (tokens is None or r.spent[0] <= tokens)]
     if not found:
         return (np.array([]),) * 4
     if tokens is not None:
