@@ -1,4 +1,4 @@
-r"""A policy of 0.2 million weights on BabyAI levels of several rooms, or on a maze.
+r"""A policy of less than 0.2 million weights on BabyAI levels of several rooms, or on a maze.
 
 python -m agentgym_jax.train --config=experiments/2026-11-25_two_environments/agents.py:train=babyai --workdir=runs/babyai
 """

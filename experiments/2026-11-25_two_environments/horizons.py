@@ -10,7 +10,7 @@ tokens.
 from agentgym_jax.configs import common
 from agentgym_jax.sweeps.spec import Sweep, grid, listed
 
-# Enough for 500,000 tokens.
+# About 500,000 tokens.
 STEPS = dict(
     babyai=dict(short=50, long=20, growing=30, adaptive=30),
     maze=dict(short=110, long=40, growing=62, adaptive=62),
