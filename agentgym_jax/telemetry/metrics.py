@@ -107,6 +107,7 @@ METRICS: dict[str, Metric] = {
     "horizon/turns": Metric("turn limit of an episode, the largest of the step", "turns"),
     "horizon/turns_mean": Metric("turn limit of a task, where tasks differ", "turns"),
     "horizon/turns_min": Metric("smallest turn limit of the step, where tasks differ", "turns"),
+    "horizon/average": Metric("average that an adaptive limit compares to its threshold", "1"),
     "horizon/turns/<group>": Metric("turn limit of one group, the largest of the step", "turns"),
     "batch/padding_share": Metric("positions of the packed batch without a token", "fraction"),
     "batch/rows": Metric("rows of the packed batch", "rows"),

@@ -89,7 +89,13 @@ def assert_same_run(workdir, reference):
         text = (folder / "metrics.jsonl").read_text().splitlines()
         lines[folder] = [x for x in map(json.loads, text) if x["step"]]
     assert [x["step"] for x in lines[workdir]] == [x["step"] for x in lines[reference]]
-    for key in ("policy/loss", "policy/kl_k3", "policy/grad_norm", "horizon/turns"):
+    for key in (
+        "policy/loss",
+        "policy/kl_k3",
+        "policy/grad_norm",
+        "horizon/turns",
+        "horizon/average",
+    ):
         assert [x.get(key) for x in lines[workdir]] == [x.get(key) for x in lines[reference]]
     for key in ("horizon/turns", "horizon/turns/OpenDoorLoc", "horizon/turns/PickupAbove"):
         # the curriculum may leave a group out of a step
@@ -100,7 +106,10 @@ def assert_same_run(workdir, reference):
         ]
         assert found and all(x == turns for x, turns in found)
     # the horizons of the adaptive groups; PickupAbove is one of these groups
-    assert len(controllers(workdir)["horizons"]) == 3
+    horizons = controllers(workdir)["horizons"]
+    assert len(horizons) == 3
+    averages = [row["average"] for row in horizons if row["average"] is not None]
+    assert averages and lines[workdir][-1]["horizon/average"] == pytest.approx(np.mean(averages))
     assert controllers(workdir) == controllers(reference)
 
 

@@ -208,6 +208,9 @@ def update_controllers(
         tasks=sampled.tasks,
         trajectories=sampled.trajectories,
     )
+    averages = [state.average for state in after.horizons.values() if state.average is not None]
+    if averages:
+        metrics["horizon/average"] = float(np.mean(averages))
     return after, metrics
 
 
