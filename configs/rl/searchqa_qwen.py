@@ -5,7 +5,7 @@ r"""Qwen2.5-0.5B learns to answer questions with a search engine on two CPU core
 Needs: a Hugging Face directory (or hub id) of a Qwen2.5-0.5B model; the extra [search]; two CPU
 cores and 14 GiB of memory; no running server (the command starts one, which builds the corpus at
 its first start).
-Result: TODO
+Result: see experiments/2026-11-25_qwen_search.
 Source: sizes and rates of configs/rl/babyai_qwen.py; we chose the questions.
 """
 

@@ -21,7 +21,7 @@ def get_config(arg=None):
     opt = common.parse(arg, dict(train=TRAIN), train="both", start="")
     c = alone.get_config("train=babyai")
     c.total_steps = 90 if opt.train == "both" else 45
-    # The maze comes first: BabyAI's pattern for numbers would split its cells.
+    # The maze is first, because BabyAI's pattern for numbers would split its cells.
     c.tokenizer.pretokenizer_pattern = f"{alone.WORDS['maze']}|{alone.WORDS['babyai']}"
     c.tokenizer.vocab_size = 1536
     # An environment with weight 0 is only evaluated.
