@@ -7,7 +7,8 @@ first start); two CPU cores, 2 GB of memory.
 Result: RL does not help yet. 96 held-out questions, seed 0, 12 steps: sampled 47.9 -> 47.9 %,
 greedy 65.6 -> 55.2 %. On the training questions, which the warm start demonstrates, success is
 71 to 91 % (experiments/LOG.md). That run drew the three templates equally often. The current code
-draws all tasks equally often.
+draws all tasks equally often. Trials with other questions in RL failed, too; a pretrained model
+learns (configs/rl/searchqa_qwen.py, experiments/2026-11-25_qwen_search).
 Source: the sizes of configs/quickstart.py; the server's manifest splits the questions by entity.
 """
 
