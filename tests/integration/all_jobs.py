@@ -133,7 +133,11 @@ def jobs():
     mixture.horizon = ragged
     mixture.algorithm.kl_coef = 1e-3
     yield "mixture", mixture
-    yield "ppo", rl(common.ppo(), ("coin",))
+    c = rl(common.ppo(), ("coin",))
+    c.horizon = dict(
+        kind="adaptive_success", turns=(1, 2), threshold=1.0, decay=0.5, min_steps=9, max_steps=0
+    )
+    yield "ppo", c
     with serving(judge) as server:
         c = rl(common.grpo(), ("coin",), rollout__reward="judge")
         with c.unlocked():
