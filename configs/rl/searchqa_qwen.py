@@ -1,10 +1,11 @@
 r"""Qwen2.5-0.5B learns to answer questions with a search engine on two CPU cores, with LoRA adapters.
 
-  python -m agentgym_jax.train --config=configs/rl/searchqa_qwen.py:model=DIR --workdir=runs/searchqa_qwen
+  python -m agentgym_jax.train --config=configs/rl/searchqa_qwen.py:model=DIR,dtype=bfloat16 \
+      --workdir=runs/searchqa_qwen
 
 Needs: a Hugging Face directory (or hub id) of a Qwen2.5-0.5B model; the extra [search]; two CPU
-cores and 14 GiB of memory (9 GiB in bfloat16); no running server (the command starts one, which builds the corpus at
-its first start).
+cores and 9 GiB of memory in bfloat16 (float32 was not run); no running server (the command starts
+one, which builds the corpus at its first start).
 Result: success on 100 held-out questions from 7.0 to 66.0 % sampled and from 4.0 to 76.0 % greedy,
 in bfloat16, one seed (experiments/2026-11-25_qwen_search).
 Source: sizes and rates of configs/rl/babyai_qwen.py; we chose the questions.

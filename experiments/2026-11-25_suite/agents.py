@@ -31,9 +31,9 @@ SENTENCES = (
 WORDS = "|".join([*SENTENCES, r"Action:| ?[A-Za-z]+:?| ?[0-9]|\n|[.,_\"]"])
 
 
-def tasks(name, split, limit=0, **where):
+def tasks(name, split, limit=0):
     """Returns the selection of tasks of an environment in a split of its manifest."""
-    return dict(kind="split", split=split, group_by=GROUPS[name], where=where, limit=limit)
+    return dict(kind="split", split=split, group_by=GROUPS[name], where={}, limit=limit)
 
 
 def get_config(arg=None):
