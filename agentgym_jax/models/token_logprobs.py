@@ -14,7 +14,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from agentgym_jax.models.bfloat16_bits import from_bits, to_bits
 from agentgym_jax.models.policy import Params, Policy
-from agentgym_jax.sharding import constrain
+from agentgym_jax.sharding import constrain, get_platform
 
 
 @flax.struct.dataclass
@@ -160,8 +160,16 @@ def _score(policy, params, hidden_BSD, targets_BS, temperature) -> tuple[jax.Arr
     normaliser_BS = jax.nn.logsumexp(logits_BSV, axis=-1)
     chosen_BS = jnp.take_along_axis(logits_BSV, targets_BS[..., None], axis=-1)[..., 0]
     probs_BSV = jnp.exp(logits_BSV - normaliser_BS[..., None])
-    entropy_BS = normaliser_BS - jnp.sum(probs_BSV * logits_BSV, axis=-1)
+    entropy_BS = normaliser_BS - _sum_of_products(probs_BSV, logits_BSV)
     return chosen_BS - normaliser_BS, entropy_BS
+
+
+def _sum_of_products(x_BSV: jax.Array, y_BSV: jax.Array) -> jax.Array:
+    """Returns the sum of x * y over the vocabulary, [B, S]."""
+    if get_platform() == "cpu":
+        # XLA on CPU takes six times as long for the sum as for the dot product.
+        return jnp.einsum("bsv,bsv->bs", x_BSV, y_BSV)
+    return jnp.sum(x_BSV * y_BSV, axis=-1)
 
 
 def _head(policy: Policy) -> str:
