@@ -13,6 +13,7 @@ from agentgym_jax.viewer.plots import figure_style, save_figure
 
 HERE = pathlib.Path(__file__).parent
 SEEDS = tuple(sorted(int(path.stem.removeprefix("seed")) for path in HERE.glob("seed*.jsonl")))
+PENALTY = {0: "0", 1: "0.1", 2: "0.1"}  # rollout.failed_turn_penalty of the run
 SUCCESS = {"sampled": "eval/success", "greedy": "eval/success_greedy"}
 
 
@@ -23,12 +24,13 @@ def load(seed):
 
 def print_tables():
     """Prints the success on the held-out questions, and the cost of each run."""
-    print("| seed | step | sampled | greedy | turns, sampled |\n|---|---|---|---|---|")
+    print("| penalty | seed | step | sampled | greedy | turns, sampled |\n|---|---|---|---|---|---|")
     for seed in SEEDS:
         for line in (x for x in load(seed) if "eval/success" in x):
             values = [f"{100 * line[key]:.1f}" for key in SUCCESS.values()]
             print(
-                f"| {seed} | {line['step']} | {' | '.join(values)} | {line['eval/turns_mean']:.1f} |"
+                f"| {PENALTY[seed]} | {seed} | {line['step']} | {' | '.join(values)} "
+                f"| {line['eval/turns_mean']:.1f} |"
             )
     print("\n| seed | updates | episodes | sampled tokens | minutes | memory of the host, GiB |")
     print("|---|---|---|---|---|---|")
@@ -65,12 +67,14 @@ def draw():
             points = [
                 (x["step"], x["rollout/turns_mean"]) for x in lines if "rollout/turns_mean" in x
             ]
-            turns.plot(*zip(*points, strict=True), color=colour)
+            label = f"seed {seed}, penalty {PENALTY[seed]}"
+            turns.plot(*zip(*points, strict=True), color=colour, label=label)
         success.set_ylabel("success")
         success.set_ylim(0, 1.03)
         success.yaxis.set_major_formatter(PercentFormatter(1.0))
         success.legend(fontsize=7)
         turns.set_ylabel("turns of a training episode")
+        turns.legend(fontsize=7)
         for axis in (success, turns):
             axis.set_xlabel("step")
             axis.xaxis.set_major_locator(MaxNLocator(integer=True))
