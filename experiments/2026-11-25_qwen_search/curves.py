@@ -24,7 +24,9 @@ def load(seed):
 
 def print_tables():
     """Prints the success on the held-out questions, and the cost of each run."""
-    print("| penalty | seed | step | sampled | greedy | turns, sampled |\n|---|---|---|---|---|---|")
+    print(
+        "| penalty | seed | step | sampled | greedy | turns, sampled |\n|---|---|---|---|---|---|"
+    )
     for seed in SEEDS:
         for line in (x for x in load(seed) if "eval/success" in x):
             values = [f"{100 * line[key]:.1f}" for key in SUCCESS.values()]

@@ -41,7 +41,9 @@ def get_config(arg=None):
     c.tokenizer = dict(
         source="train", vocab_size=1024, pretokenizer_pattern=WORDS, template="compact"
     )
-    c.environments = dict(textcraft=common.environment(train=goals("train"), eval=goals("held_out")))
+    c.environments = dict(
+        textcraft=common.environment(train=goals("train"), eval=goals("held_out"))
+    )
     c.pool.workers = 16
     c.sampler = dict(
         rows=64, cache_length=1024, buckets=((32, 32),), decode_steps=8, return_after_finished=16

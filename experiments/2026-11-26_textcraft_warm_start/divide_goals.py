@@ -19,12 +19,8 @@ COLOURS = (
     "green|red|black"
 )
 WOODS = "dark oak|oak|spruce|birch|jungle|acacia|crimson|warped"
-COLOURED = (
-    "stained glass pane|stained glass|bed|carpet|concrete powder|terracotta|wool".split("|")
-)
-WOODEN = (
-    "button|door|fence gate|fence|pressure plate|sign|slab|stairs|trapdoor|boat".split("|")
-)
+COLOURED = "stained glass pane|stained glass|bed|carpet|concrete powder|terracotta|wool".split("|")
+WOODEN = "button|door|fence gate|fence|pressure plate|sign|slab|stairs|trapdoor|boat".split("|")
 
 
 def families() -> dict[str, list[int]]:
