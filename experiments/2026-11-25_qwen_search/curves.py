@@ -56,16 +56,13 @@ def draw():
         success, turns = figure.subplots(1, 2)
         for seed in SEEDS:
             lines, colour = load(seed), f"C{seed}"
-            curves = {"training, sampled": ("rollout/success", "-", 0.5)} | {
-                f"held out, {mode}": (key, style, 1.0)
-                for (mode, key), style in zip(SUCCESS.items(), ("o-", "s--"), strict=True)
-            }
-            for name, (key, style, alpha) in curves.items():
+            curves = [("rollout/success", "-", 0.5)] + [
+                (key, style, 1.0)
+                for key, style in zip(SUCCESS.values(), ("o-", "s--"), strict=True)
+            ]
+            for key, style, alpha in curves:
                 points = [(x["step"], x[key]) for x in lines if key in x]
-                label = f"seed {seed}: {name}"
-                success.plot(
-                    *zip(*points, strict=True), style, color=colour, alpha=alpha, label=label
-                )
+                success.plot(*zip(*points, strict=True), style, color=colour, alpha=alpha)
             points = [
                 (x["step"], x["rollout/turns_mean"]) for x in lines if "rollout/turns_mean" in x
             ]
@@ -74,7 +71,6 @@ def draw():
         success.set_ylabel("success")
         success.set_ylim(0, 1.03)
         success.yaxis.set_major_formatter(PercentFormatter(1.0))
-        success.legend(fontsize=7)
         turns.set_ylabel("turns of a training episode")
         turns.legend(fontsize=7)
         for axis in (success, turns):
