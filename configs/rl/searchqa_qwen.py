@@ -4,7 +4,7 @@ r"""Qwen2.5-0.5B learns to answer questions with a search engine on two CPU core
       --workdir=runs/searchqa_qwen
 
 Needs: a Hugging Face directory (or hub id) of a Qwen2.5-0.5B model; the extra [search]; two CPU
-cores and 9 GiB of memory in bfloat16 (float32 was not run); no running server (the command starts
+cores and 10 GiB of memory in bfloat16 (float32 was not run); no running server (the command starts
 one, which builds the corpus at its first start).
 Result: success on 100 held-out questions from 9.0 and 5.0 to 67.0 and 74.0 % sampled (two seeds), and
 from 4.0 to 71.0 and 80.0 % greedy, in bfloat16 (experiments/2026-11-25_qwen_search).
