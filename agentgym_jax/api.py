@@ -11,7 +11,7 @@ from typing import Any
 from agentgym_jax import process_setup
 from agentgym_jax.client.embedded import ServerFailed
 from agentgym_jax.client.errors import EnvError
-from agentgym_jax.config_files import Config, load_config, override_keys, resolve
+from agentgym_jax.config_files import Config, load_config, resolve
 from agentgym_jax.evaluation.agents import AgentError
 from agentgym_jax.evaluation.compare import Result, compare
 from agentgym_jax.jobs.config.sections import ConfigError
@@ -23,7 +23,7 @@ from agentgym_jax.learner.checkpoint import CheckpointError
 from agentgym_jax.loaded_run import LoadedRun, load_run
 from agentgym_jax.processes import ProcessesError
 from agentgym_jax.rollout.failures import ContextTooSmallError
-from agentgym_jax.run_folder import RunFolder, RunFolderError
+from agentgym_jax.run_folder import RunFolder, RunFolderError, flatten
 from agentgym_jax.serving.policy import LoadedPolicy
 from agentgym_jax.telemetry.guards import GuardStop
 
@@ -120,7 +120,7 @@ def evaluate(
         resolve(config, changes),
         os.fspath(model),
         os.fspath(workdir),
-        overridden=override_keys(changes),
+        overridden=set(flatten(changes)),
         environments=environments,
         same_tasks_as=None if same_tasks_as is None else os.fspath(same_tasks_as),
     )

@@ -13,7 +13,6 @@ import ml_collections
 
 from agentgym_jax import configs
 from agentgym_jax.jobs.config.sections import ConfigError, no_such_key, plain
-from agentgym_jax.run_folder import flatten
 
 # Path with options, a config, or its plain form.
 Config: TypeAlias = str | os.PathLike | ml_collections.ConfigDict | Mapping[str, Any]
@@ -92,11 +91,6 @@ def resolve(config: Config, overrides: Mapping[str, Any]) -> dict[str, Any]:
     resolved = plain(load_config(config))
     _merge(resolved, overrides, "")
     return resolved
-
-
-def override_keys(overrides: Mapping[str, Any]) -> set[str]:
-    """Returns the dotted keys of all values of overrides."""
-    return set(flatten(overrides))
 
 
 def _merge(section: dict[str, Any], overrides: Mapping[str, Any], prefix: str) -> None:

@@ -121,3 +121,16 @@ def test_the_error_for_an_invalid_value_names_its_key(path, value, message):
     with pytest.raises(ConfigError) as error:
         rl.parse(changed(path, value))
     assert message in str(error.value)
+
+
+def test_held_out_takes_the_tasks_and_limits_of_a_training_config():
+    trained = load("rl.bandit")
+    assert trained["environments"]["bandit"]["weights"]
+    config = load("eval.held_out", "of=configs/rl/bandit.py:algorithm=rloo")
+    for section in ("sampling", "rollout", "pool"):
+        assert config[section] == trained[section]
+    assert config["environments"]["bandit"] == trained["environments"]["bandit"] | {
+        "train": {},
+        "weights": {},
+    }
+    assert evaluation.parse(config)

@@ -1,0 +1,36 @@
+r"""Scores any agent on the held-out tasks of a training config, under that config's conditions.
+
+  python -m agentgym_jax.evaluate --config=configs/eval/held_out.py:of=configs/rl/two_rooms.py --workdir=runs/random --model=random
+
+Use it to compare a run with the expert, with random valid actions or with another model.
+
+Needs: those of the training config, without its warm start and its updates.
+Result: the numbers of the players without weights in the pages of the experiments.
+Source: tasks, limits and decoding of the training config.
+"""
+
+from agentgym_jax.config_files import load_config
+from agentgym_jax.configs import common
+
+
+def get_config(arg=None):
+    """Returns the config.
+
+    Options: of=FILE, the training config, with one option of its own after a colon; smoke (its
+    smoke variant).
+    """
+    opt = common.parse(arg, of="configs/quickstart.py", smoke=False)
+    smoke = ("," if ":" in opt.of else ":") + "smoke" if opt.smoke else ""
+    trained = load_config(opt.of + smoke)
+    c = common.evaluation_base()
+    for section in ("environments", "pool", "sampler", "sampling", "rollout", "evaluation"):
+        c[section] = trained[section]
+    for environment in c.environments.values():
+        environment.train = {}
+        environment.weights = {}
+    c.evaluation.every = 0
+    c.evaluation.at_start = False
+    c.model.dtype = trained.model.dtype
+    c.model.decode_dtype = trained.model.decode_dtype
+    c.tokenizer.template = trained.tokenizer.template
+    return c
