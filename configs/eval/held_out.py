@@ -4,8 +4,8 @@ r"""Scores any agent on the held-out tasks of a training config, under that conf
 
 Use it to compare a run with the expert, with random valid actions or with another model.
 
-Needs: those of the training config, without its warm start and its updates.
-Result: the numbers of the players without weights in the pages of the experiments.
+Needs: the environments of the training config, and memory for the model.
+Result: pages of experiments have the scores of the expert and of random valid actions.
 Source: tasks, limits and decoding of the training config.
 """
 
@@ -16,8 +16,8 @@ from agentgym_jax.configs import common
 def get_config(arg=None):
     """Returns the config.
 
-    Options: of=FILE, the training config, with one option of its own after a colon; smoke (its
-    smoke variant).
+    Options: of=FILE, the training config, which may have one option after a colon; smoke (the smoke
+    variant of that config).
     """
     opt = common.parse(arg, of="configs/quickstart.py", smoke=False)
     smoke = ("," if ":" in opt.of else ":") + "smoke" if opt.smoke else ""
