@@ -127,7 +127,7 @@ def test_held_out_takes_the_tasks_and_limits_of_a_training_config():
     trained = load("rl.bandit")
     assert trained["environments"]["bandit"]["weights"]
     config = load("eval.held_out", "of=configs/rl/bandit.py:algorithm=rloo")
-    for section in ("sampling", "rollout", "pool"):
+    for section in ("client", "env_server", "sampling", "rollout", "pool"):
         assert config[section] == trained[section]
     assert config["environments"]["bandit"] == trained["environments"]["bandit"] | {
         "train": {},

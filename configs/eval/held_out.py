@@ -11,6 +11,7 @@ Source: tasks, limits and decoding of the training config.
 
 from agentgym_jax.config_files import load_config
 from agentgym_jax.configs import common
+from agentgym_jax.jobs.config.sections import AGENT_SECTIONS
 
 
 def get_config(arg=None):
@@ -23,7 +24,7 @@ def get_config(arg=None):
     smoke = ("," if ":" in opt.of else ":") + "smoke" if opt.smoke else ""
     trained = load_config(opt.of + smoke)
     c = common.evaluation_base()
-    for section in ("environments", "pool", "sampler", "sampling", "rollout", "evaluation"):
+    for section in AGENT_SECTIONS:
         c[section] = trained[section]
     for environment in c.environments.values():
         environment.train = {}

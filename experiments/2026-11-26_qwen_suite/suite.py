@@ -1,6 +1,9 @@
 r"""The suite's items of BabyAI, under the conditions of configs/rl/babyai_qwen.py.
 
-python -m agentgym_jax.evaluate --config=experiments/2026-11-26_qwen_suite/suite.py --model=runs/babyai_qwen --workdir=runs/trained
+python -m agentgym_jax.evaluate --config=experiments/2026-11-26_qwen_suite/suite.py --model=runs/qwen --workdir=runs/trained --config.sampling.max_tokens=2048 --config.sampler.cache_length=2048
+
+The command repeats the token limits, because the evaluation of a run folder otherwise uses those of
+the run.
 """
 
 from agentgym_jax.configs import common

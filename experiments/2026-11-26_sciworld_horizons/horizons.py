@@ -14,15 +14,15 @@ STEPS = dict(short=32, long=20, growing=24, adaptive=24)  # about as many tokens
 
 
 def get_config(arg=None):
-    """Returns the sweep. Options: start=a run folder; rate=5e-4."""
-    opt = common.parse(arg, start="", rate=5e-4)
+    """Returns the sweep. Options: start=a run folder."""
+    opt = common.parse(arg, start="")
     points = {
         name: {":horizon": name, "total_steps": steps, "evaluation.every": steps // 4}
         for name, steps in STEPS.items()
     }
     return Sweep(
         config=f"experiments/2026-11-26_sciworld_horizons/agents.py:start={opt.start}",
-        axes=(listed("horizon", points), grid("optimizer.learning_rate", (opt.rate,))),
+        axes=(listed("horizon", points), grid("optimizer.learning_rate", (5e-4,))),
         seeds=(0, 1, 2, 3, 4),
         metric="eval/success",
         step="equal_tokens",
