@@ -15,7 +15,8 @@ if sys.dont_write_bytecode:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
-os.environ["JAX_PLATFORMS"] = "cpu"
+# AGENTGYM_TEST_PLATFORM=cuda runs tests on a GPU, such as those of tests/models/kernels.
+os.environ["JAX_PLATFORMS"] = os.environ.get("AGENTGYM_TEST_PLATFORM", "cpu")
 os.environ["XLA_FLAGS"] = " ".join(
     [os.environ.get("XLA_FLAGS", ""), "--xla_force_host_platform_device_count=8"]
 ).strip()

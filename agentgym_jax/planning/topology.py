@@ -157,8 +157,13 @@ device_description_str: "NVIDIA H100 80GB HBM3"
 """
 
 
+def has_gpu_compiler() -> bool:
+    """Returns True if a CUDA plugin of JAX is installed, of CUDA 12 or 13."""
+    return any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13))
+
+
 def _gpu_devices(num_chips: int) -> Sequence[jax.Device]:
-    if importlib.util.find_spec("jax_cuda12_plugin") is None:
+    if not has_gpu_compiler():
         raise PlanError(f"--topology=h100:{num_chips} needs XLA's GPU compiler: {INSTALL_GPU}")
     os.environ.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")
     found = topologies.get_topology_desc(

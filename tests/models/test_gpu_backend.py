@@ -1,7 +1,6 @@
-"""The decoder with the GPU backend, in interpret mode, and its programs compiled for an H100."""
+"""The decoder with the GPU backend, in interpret mode on CPU, and its programs compiled for an H100."""
 
 import functools
-import importlib.util
 import math
 
 import jax
@@ -14,13 +13,12 @@ from agentgym_jax.models.gpu_backend import GPUBackend, attend_packed
 from agentgym_jax.models.kv_cache import CACHE_AXES, KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.planning import hlo
-from agentgym_jax.planning.topology import parse_topology
+from agentgym_jax.planning.topology import has_gpu_compiler, parse_topology
 from agentgym_jax.sharding import DECODE_RULES, Layout, make_mesh, tracing_for
 from tests.builders import decoder_config
 
-needs_compiler = pytest.mark.skipif(
-    importlib.util.find_spec("jax_cuda12_plugin") is None, reason="needs the extra [cuda]"
-)
+needs_compiler = pytest.mark.skipif(not has_gpu_compiler(), reason="needs the extra [cuda]")
+INTERPRET = jax.default_backend() == "cpu"
 CONFIG = decoder_config(head_size=32)
 
 
@@ -31,7 +29,7 @@ def test_decode_weights_are_split_into_layers():
 
 
 def test_a_decoder_with_the_gpu_backend_equals_the_plain_decoder(monkeypatch):
-    monkeypatch.setitem(policy._BACKENDS, "gpu", functools.partial(GPUBackend, interpret=True))
+    monkeypatch.setitem(policy._BACKENDS, "gpu", functools.partial(GPUBackend, interpret=INTERPRET))
     model = Policy(CONFIG)
     params = model.init(jax.random.key(0))
     tokens = jnp.asarray(np.random.default_rng(0).integers(0, 101, (2, 8)))

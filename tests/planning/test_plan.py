@@ -14,7 +14,13 @@ from agentgym_jax.planning import topology
 from agentgym_jax.planning.programs import get_decoder_config, make_programs
 from agentgym_jax.planning.report import GIB, format_plan, make_plan
 from agentgym_jax.planning.search import search_plan
-from agentgym_jax.planning.topology import Chip, PlanError, Topology, parse_topology
+from agentgym_jax.planning.topology import (
+    Chip,
+    PlanError,
+    Topology,
+    has_gpu_compiler,
+    parse_topology,
+)
 from configs.paper import textcraft
 from configs.rl import bandit
 
@@ -125,9 +131,7 @@ def test_a_tpu_slice_that_does_not_exist_is_refused_in_one_line():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    importlib.util.find_spec("jax_cuda12_plugin") is None, reason="needs the extra [cuda]"
-)
+@pytest.mark.skipif(not has_gpu_compiler(), reason="needs the extra [cuda]")
 def test_a_plan_for_gpus_copies_no_weights_and_no_cache_while_it_decodes():
     made = make_plan(settings(), dict(data=1, fsdp=-1, tensor=1), parse_topology("h100:2"))
     costs = {program.name.split()[0]: program for program in made.programs}

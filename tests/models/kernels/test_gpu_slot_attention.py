@@ -1,5 +1,6 @@
-"""The GPU kernel of the slot cache, in interpret mode, against its plain reference."""
+"""The GPU kernel of the slot cache, in interpret mode on CPU, against its plain reference."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from agentgym_jax.models.attention import attend_cache
 from agentgym_jax.models.kernels.gpu_slot_attention import attend_slots, supports
 
+INTERPRET = jax.default_backend() == "cpu"
 LAYERS, ROWS, SLOTS = 2, 3, 250  # blocks of 64 slots do not divide the rows
 SHAPES = pytest.mark.parametrize(
     ("num_heads", "num_kv_heads", "head_size"), [(14, 2, 64), (3, 1, 128), (2, 2, 64)]
@@ -34,7 +36,7 @@ def test_lines_equal_the_reference(T, splits, num_heads, num_kv_heads, head_size
     place = jnp.arange(T)[None]
     position = jnp.where(place < count[:, None], start[:, None] + place, SLOTS)
     q = random(5, 4, T, num_heads, head_size, dtype=dtype)
-    found = attend_slots(q, k, v, layer, row, start, count, splits=splits, interpret=True)
+    found = attend_slots(q, k, v, layer, row, start, count, splits=splits, interpret=INTERPRET)
     wanted = attend_cache(q, k, v, layer, row, position)
     is_real = np.asarray(place < count[:, None])
     np.testing.assert_allclose(np.float32(found)[is_real], np.float32(wanted)[is_real], atol=atol)
@@ -47,7 +49,7 @@ def test_blocks_after_the_last_token_of_a_row_are_never_read(splits):
     k, v = k.at[:, 0, :, 64:].set(jnp.nan), v.at[:, 0, :, 64:].set(jnp.nan)
     line = map(jnp.array, ([0], [60], [1]))
     found = attend_slots(
-        random(2, 1, 1, 2, 64), k, v, jnp.int32(0), *line, splits=splits, interpret=True
+        random(2, 1, 1, 2, 64), k, v, jnp.int32(0), *line, splits=splits, interpret=INTERPRET
     )
     assert np.isfinite(found).all()
 
@@ -58,7 +60,7 @@ def test_a_row_does_not_depend_on_the_other_rows_of_a_call():
     rows, counts, layer = jnp.arange(3), jnp.ones(3, int), jnp.int32(1)
     starts = jnp.array([90, 3, 200]), jnp.array([90, 249, 0])
     one, other = (
-        attend_slots(q, k, v, layer, rows, start, counts, splits=2, interpret=True)
+        attend_slots(q, k, v, layer, rows, start, counts, splits=2, interpret=INTERPRET)
         for start in starts
     )
     np.testing.assert_array_equal(one[0], other[0])
