@@ -24,6 +24,9 @@ from agentgym_jax.models.kernels import gpu_packed_attention, gpu_slot_attention
 
 _OUT = flags.DEFINE_string("out", "", "File that the JSON lines are appended to.")
 _DTYPE = flags.DEFINE_enum("dtype", "bfloat16", ["float32", "bfloat16"], "Data type.")
+_KERNELS = flags.DEFINE_multi_enum(
+    "kernels", ["packed", "slots"], ["packed", "slots"], "Kernels to measure; repeatable."
+)
 _REPEATS = flags.DEFINE_integer("repeats", 20, "Calls per measurement.", 1)
 
 HEADS = {"0.5b": (14, 2, 64), "1.5b": (12, 2, 128)}
@@ -142,6 +145,7 @@ def main(_: list[str]) -> None:
         raise app.UsageError(f"the kernels run on GPU; JAX's default device is {device}")
     calls = [("packed", measure_packed, x) for x in ROWS]
     calls += [("slots", measure_slots, x) for x in CACHES]
+    calls = [call for call in calls if call[0] in _KERNELS.value]
     for size in HEADS:
         for name, measure, options in calls:
             table = measure(size, *options)
@@ -162,9 +166,11 @@ def main(_: list[str]) -> None:
                     file.write(line + "\n")
             for library, numbers in table.items():
                 shown = functools.reduce(
-                    lambda text, item: f"{text} {item[0]} {item[1]:.3g}"
-                    if isinstance(item[1], float)
-                    else f"{text} {item[0]} {item[1]}",
+                    lambda text, item: (
+                        f"{text} {item[0]} {item[1]:.3g}"
+                        if isinstance(item[1], float)
+                        else f"{text} {item[0]} {item[1]}"
+                    ),
                     numbers.items(),
                     f"{name} {size} {options} {library}:",
                 )

@@ -1,0 +1,111 @@
+r"""Qwen2.5-0.5B imitates the experts of TextCraft, BabyAI and SciWorld, then learns by RL in all three.
+
+python -m agentgym_jax.train --config=experiments/2026-11-26_qwen_three_environments/agents.py:model=DIR --workdir=runs/qwen_three
+"""
+
+from agentgym_jax.configs import common
+from agentgym_jax.data.suite import SUITE
+
+GROUPS = dict(textcraft="depth", babyai="family", sciworld="task")
+TOKENS = 8192
+
+
+def tasks(name, limit=0):
+    """Returns the selection of training tasks, which belong to the suite's sub-tasks."""
+    facts = [subtask.where for subtask in SUITE[name].subtasks]
+    (fact,) = facts[0]
+    where = {fact: sum((tuple(values[fact]) for values in facts), ())}
+    return dict(kind="split", split="train", group_by=GROUPS[name], where=where, limit=limit)
+
+
+def demonstrations(name, epsilon, limit, seed):
+    """Returns the entry of a set of demonstrations; `epsilon` is the share of detours."""
+    return dict(
+        environment=name,
+        agent="mixed" if epsilon else "expert",
+        tasks=tasks(name, limit),
+        epsilon=epsilon,
+        max_turns=SUITE[name].max_turns,
+        seed=seed,
+    )
+
+
+def get_config(arg=None):
+    """Returns the config.
+
+    Options: model (a Hugging Face directory); steps of RL; files (demonstrations recorded before, a
+    folder); smoke (a tiny random policy).
+    """
+    opt = common.parse(arg, model="Qwen/Qwen2.5-0.5B-Instruct", steps=30, files="", smoke=False)
+    c = common.base()
+    c.total_steps = opt.steps
+    c.model.source = opt.model
+    c.model.lora = common.lora(rank=16)
+    c.environments = {
+        name: common.environment(
+            train=tasks(name),
+            eval=dict(kind="suite", subtasks=(), limit=0),
+            eval_max_turns=SUITE[name].max_turns,
+        )
+        for name in GROUPS
+    }
+    c.environments.textcraft.horizon = dict(kind="stepwise", turns=(10, 20, 30), boundaries=(8, 16))
+    c.environments.babyai.horizon = dict(kind="stepwise", turns=(6, 13, 20), boundaries=(8, 16))
+    c.environments.sciworld.horizon = dict(kind="stepwise", turns=(10, 20, 30), boundaries=(8, 16))
+    c.env_server.workers = 12
+    c.pool.workers = 128
+    c.sampler = dict(
+        rows=128,
+        cache_length=TOKENS,
+        buckets=((32, 64), (64, 32), (256, 16), (1024, 8)),
+        decode_steps=8,
+        return_after_finished=8,
+    )
+    c.sampling = dict(temperature=1.0, max_turn_tokens=128, max_tokens=TOKENS)
+    c.rollout.tasks_per_step = 24
+    c.rollout.group_size = 8
+    c.rollout.reward = "score"
+    c.algorithm.loss = dict(clip_low=0.2, clip_high=0.28)
+    c.algorithm.kl_coef = 0.0
+    c.algorithm.entropy_coef = 0.0
+    c.algorithm.logprob_chunk = 1024
+    c.optimizer.learning_rate = 2e-4
+    c.optimizer.schedule = "linear"
+    c.optimizer.final_fraction = 0.2
+    c.optimizer.b2 = 0.95
+    c.learner.row_length = TOKENS
+    c.learner.micro_rows = 4
+    c.evaluation = dict(every=0, at_start=True, max_turns=30, samples=1, greedy=True)
+    c.checkpoint.every = 10
+    with c.unlocked():
+        c.sft = dict(
+            steps=250,
+            rows=4,
+            micro_rows=4,
+            row_length=TOKENS,
+            weighting="token_mean",
+            train_on="actions",
+            too_long="truncate",
+            bad="fatal",
+            files=(),
+            demonstrations=dict(
+                textcraft0=demonstrations("textcraft", 0.0, 0, 0),
+                textcraft1=demonstrations("textcraft", 0.15, 0, 1),
+                babyai=demonstrations("babyai", 0.15, 1200, 2),
+                sciworld=demonstrations("sciworld", 0.0, 400, 3),
+            ),
+            optimizer=dict(c.optimizer) | dict(learning_rate=3e-4, warmup_steps=10),
+        )
+    if opt.files:
+        c.sft.files = (opt.files,)
+        c.sft.demonstrations = {}
+    if opt.smoke:
+        common.smoke(c)
+        c.model.lora = common.lora(rank=4)
+        c.env_server.workers = 1
+        c.sft.steps = 2
+        c.sft.optimizer.warmup_steps = 0
+        for entry in c.sft.demonstrations.values():
+            entry.tasks.limit = 3
+            c.environments[entry.environment].eval.limit = 1
+    return c
