@@ -1,4 +1,5 @@
-r"""Qwen2.5-0.5B imitates the experts of TextCraft, BabyAI and SciWorld, then learns by RL in all three.
+r"""Qwen2.5-0.5B imitates the experts of TextCraft, BabyAI and SciWorld, then learns by RL in all
+three, on one GPU.
 
 python -m agentgym_jax.train --config=experiments/2026-11-26_qwen_three_environments/agents.py:model=DIR --workdir=runs/qwen_three
 """
@@ -7,6 +8,7 @@ from agentgym_jax.configs import common
 from agentgym_jax.data.suite import SUITE
 
 GROUPS = dict(textcraft="depth", babyai="family", sciworld="task")
+GROWING = dict(textcraft=(10, 20, 30), babyai=(6, 13, 20), sciworld=(10, 20, 30))
 TOKENS = 8192
 
 
@@ -33,10 +35,20 @@ def demonstrations(name, epsilon, limit, seed):
 def get_config(arg=None):
     """Returns the config.
 
-    Options: model (a Hugging Face directory); steps of RL; files (demonstrations recorded before, a
-    folder); smoke (a tiny random policy).
+    Options: model (a Hugging Face directory); steps of RL; horizon=growing|fixed;
+    reward=score|success; files (demonstrations recorded before); smoke (a tiny random policy).
     """
-    opt = common.parse(arg, model="Qwen/Qwen2.5-0.5B-Instruct", steps=30, files="", smoke=False)
+    known = dict(horizon=("growing", "fixed"), reward=("score", "success"))
+    opt = common.parse(
+        arg,
+        known,
+        model="Qwen/Qwen2.5-0.5B-Instruct",
+        steps=30,
+        horizon="growing",
+        reward="score",
+        files="",
+        smoke=False,
+    )
     c = common.base()
     c.total_steps = opt.steps
     c.model.source = opt.model
@@ -49,9 +61,12 @@ def get_config(arg=None):
         )
         for name in GROUPS
     }
-    c.environments.textcraft.horizon = dict(kind="stepwise", turns=(10, 20, 30), boundaries=(8, 16))
-    c.environments.babyai.horizon = dict(kind="stepwise", turns=(6, 13, 20), boundaries=(8, 16))
-    c.environments.sciworld.horizon = dict(kind="stepwise", turns=(10, 20, 30), boundaries=(8, 16))
+    for name, turns in GROWING.items():
+        c.environments[name].horizon = (
+            dict(kind="stepwise", turns=turns, boundaries=(8, 16))
+            if opt.horizon == "growing"
+            else dict(kind="fixed", turns=turns[-1])
+        )
     c.env_server.workers = 12
     c.pool.workers = 128
     c.sampler = dict(
@@ -64,7 +79,7 @@ def get_config(arg=None):
     c.sampling = dict(temperature=1.0, max_turn_tokens=128, max_tokens=TOKENS)
     c.rollout.tasks_per_step = 24
     c.rollout.group_size = 8
-    c.rollout.reward = "score"
+    c.rollout.reward = opt.reward
     c.algorithm.loss = dict(clip_low=0.2, clip_high=0.28)
     c.algorithm.kl_coef = 0.0
     c.algorithm.entropy_coef = 0.0
