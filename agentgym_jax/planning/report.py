@@ -12,7 +12,7 @@ from agentgym_jax.jobs.rl.config import RLSettings
 from agentgym_jax.planning import hlo
 from agentgym_jax.planning.flops import count_flops
 from agentgym_jax.planning.programs import Program, make_programs
-from agentgym_jax.planning.topology import Chip, Topology
+from agentgym_jax.planning.topology import Chip, Topology, compile_absent
 
 GIB = 2**30
 # error of the TPU compiler for a program whose temporary arrays exceed the memory
@@ -178,7 +178,7 @@ def _measure(program: Program, residents: Mapping[str, int], topology: Topology)
     started = time.perf_counter()
     flops = count_flops(program.traced.jaxpr, program.trips) / program.num_devices
     try:
-        compiled = program.traced.lower().compile()
+        compiled = compile_absent(program.traced)
         temp = compiled.memory_analysis().temp_size_in_bytes + program.extra
         cost = hlo.measure(compiled.as_text(), program.trips)
     except jax.errors.JaxRuntimeError as error:

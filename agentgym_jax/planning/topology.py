@@ -1,5 +1,6 @@
 """Accelerators that a plan can compile for, with their limits."""
 
+import contextlib
 import dataclasses
 import functools
 import importlib.util
@@ -155,6 +156,19 @@ platform_name: "CUDA"
 dnn_version_info { major: 9 minor: 8 }
 device_description_str: "NVIDIA H100 80GB HBM3"
 """
+
+
+def compile_absent(traced: jax.stages.Traced) -> jax.stages.Compiled:
+    """Compiles a program for the devices of its arrays, which may be absent.
+
+    JAX 0.11 lowers GPU kernels for the device of the context's mesh, so the mesh of the arrays is
+    made the context.
+    """
+    meshes = [aval.sharding.mesh for aval in jax.tree.leaves(traced.in_avals)]
+    mesh = next((mesh for mesh in meshes if not mesh.empty), None)
+    context = contextlib.nullcontext() if mesh is None else jax.sharding.use_abstract_mesh(mesh)
+    with context:
+        return traced.lower().compile()
 
 
 def has_gpu_compiler() -> bool:

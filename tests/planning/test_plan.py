@@ -133,7 +133,9 @@ def test_a_tpu_slice_that_does_not_exist_is_refused_in_one_line():
 @pytest.mark.slow
 @pytest.mark.skipif(not has_gpu_compiler(), reason="needs the extra [cuda]")
 def test_a_plan_for_gpus_copies_no_weights_and_no_cache_while_it_decodes():
-    made = make_plan(settings(), dict(data=1, fsdp=-1, tensor=1), parse_topology("h100:2"))
+    made = make_plan(
+        settings(), dict(data=1, fsdp=-1, tensor=1, decode_tensor=0), parse_topology("h100:2")
+    )
     costs = {program.name.split()[0]: program for program in made.programs}
     assert costs["split"].temp >= made.residents["decode weights"]
     one_layer = made.residents["cache"] / get_decoder_config(settings()).num_layers
