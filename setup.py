@@ -94,6 +94,7 @@ setup(
         "search": SEARCH,
         "web": WEB,
         "cuda": ["jax[cuda12]>=0.10.0"],  # also the GPU compiler of plans; it needs no GPU
+        "cuda13": ["jax[cuda13]>=0.10.0"],  # for drivers from version 580
         "tpu": ["jax[tpu]>=0.10.0"],
         "plan": ["jax[tpu]>=0.10.0"],  # the TPU compiler; it needs no TPU
         "dev": DEV + DOCS + SCIWORLD + SEARCH + WEB,
