@@ -4,12 +4,11 @@ r"""Measures the attention kernels for GPU, compared with plain JAX and with cuD
 
 Needs a GPU. The heads are those of Qwen2.5-0.5B (14 queries, 2 keys, size 64) and of Qwen2.5-1.5B
 (12, 2, 128). Packed rows are measured as one segment per row and as segments of 512 tokens; cuDNN's
-attention knows no segments, so that it always computes the whole causal row. A decode step is
-compared with the time to read all visible slots at the memory bandwidth that roofline.py measures.
-The error is the norm of the difference from plain attention in float32, relative to its norm.
+attention knows no segments, so it always computes the whole causal row. The rate of attention to
+the cache can be compared with the memory bandwidth that roofline.py measures. The error is the norm
+of the difference from plain attention in float32, relative to its norm.
 """
 
-import functools
 import json
 import sys
 import time
@@ -165,16 +164,11 @@ def main(_: list[str]) -> None:
                 with open(_OUT.value, "a") as file:
                     file.write(line + "\n")
             for library, numbers in table.items():
-                shown = functools.reduce(
-                    lambda text, item: (
-                        f"{text} {item[0]} {item[1]:.3g}"
-                        if isinstance(item[1], float)
-                        else f"{text} {item[0]} {item[1]}"
-                    ),
-                    numbers.items(),
-                    f"{name} {size} {options} {library}:",
-                )
-                sys.stderr.write(shown + "\n")
+                shown = [
+                    f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}"
+                    for k, v in numbers.items()
+                ]
+                sys.stderr.write(f"{name} {size} {options} {library}: {'  '.join(shown)}\n")
 
 
 if __name__ == "__main__":
