@@ -14,7 +14,7 @@ differences that configs/paper/common.py lists. The scaling and the fixed script
 token limit of an episode. The reward is the simulator's score, which ranges from 0 to 1 here (-1
 for a failure) and from 0 to 100 (-100) in the release. The advantage divides by the group's
 standard deviation, so both scales are equivalent. This reward can teach a policy not to end an
-episode (experiments/2026-11-26_qwen_three_environments): set `rollout.reward="success"` if success
+episode (experiments/2026-11-26_sciworld_reward): set `rollout.reward="success"` if success
 counts. Training and test tasks are ScienceWorld's own sets, which do not overlap. The sets of the
 release overlap.
 """
