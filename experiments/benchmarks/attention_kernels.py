@@ -1,6 +1,6 @@
 r"""Measures the attention kernels for GPU, compared with plain JAX and with cuDNN's attention.
 
-  PYTHONPATH=. python experiments/benchmarks/kernels.py --out=kernels.jsonl
+  PYTHONPATH=. python experiments/benchmarks/attention_kernels.py --out=attention_kernels.jsonl
 
 Needs a GPU. The heads are those of Qwen2.5-0.5B (14 queries, 2 keys, size 64) and of Qwen2.5-1.5B
 (12, 2, 128). Packed rows are measured as one segment per row and as segments of 512 tokens; cuDNN's
@@ -149,7 +149,7 @@ def main(_: list[str]) -> None:
         for name, measure, options in calls:
             table = measure(size, *options)
             record = dict(
-                benchmark="kernels",
+                benchmark="attention_kernels",
                 kernel=name,
                 shape=size,
                 options=options,
