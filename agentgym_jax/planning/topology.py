@@ -161,11 +161,12 @@ device_description_str: "NVIDIA H100 80GB HBM3"
 def compile_absent(traced: jax.stages.Traced) -> jax.stages.Compiled:
     """Compiles a program for the devices of its arrays, which may be absent.
 
-    JAX 0.11 lowers GPU kernels for the device of the context's mesh, so the mesh of the arrays is
-    made the context.
+    JAX 0.11 lowers GPU kernels for the device of the context's mesh, so a mesh of GPUs is made the
+    context.
     """
     meshes = [aval.sharding.mesh for aval in jax.tree.leaves(traced.in_avals)]
-    mesh = next((mesh for mesh in meshes if not mesh.empty), None)
+    devices = [(mesh, mesh.abstract_device) for mesh in meshes]
+    mesh = next((mesh for mesh, device in devices if device and device.platform == "gpu"), None)
     context = contextlib.nullcontext() if mesh is None else jax.sharding.use_abstract_mesh(mesh)
     with context:
         return traced.lower().compile()

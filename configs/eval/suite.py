@@ -9,7 +9,7 @@ retriever (:questions=flashrag,retriever=http://127.0.0.1:8000). For webarena: t
 Chromium and a deployment of WebArena (:deployment=webarena.json, docs/webarena.md). Memory for the
 model M.
 Result: docs/evaluation.md has the scores of the expert, the random agent, a policy of 0.87 million
-weights and, on BabyAI, a Qwen2.5-0.5B.
+weights and a Qwen2.5-0.5B.
 Source: items per sub-task and turns of arXiv:2509.08755 and its evaluation scripts
 (agentgym_jax/data/suite.py).
 """

@@ -21,7 +21,7 @@ def tasks(name, limit=0):
 
 
 def demonstrations(name, epsilon, limit, seed):
-    """Returns the entry of a set of demonstrations; `epsilon` is the share of detours."""
+    """Returns the entry of a set of demonstrations; `epsilon` is the probability of a detour."""
     return dict(
         environment=name,
         agent="mixed" if epsilon else "expert",

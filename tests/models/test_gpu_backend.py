@@ -1,4 +1,4 @@
-"""The decoder with the GPU backend, in interpret mode on CPU, and its programs compiled for an H100."""
+"""The decoder with the GPU backend (interpreted on CPU), and its programs compiled for an H100."""
 
 import functools
 import math
