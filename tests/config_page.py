@@ -47,7 +47,7 @@ READERS: Mapping[str, tuple[Callable[..., Any], str]] = {
     "environments.NAME": (EnvironmentSettings, ""),
     "client": (EnvClient, "base_url environment facts action_format transport"),
     "pool": (EnvPool, "clients"),
-    "sampler": (Sampler, "policy stop_ids"),
+    "sampler": (Sampler, "policy stop_ids truncates"),
     "sampling": (SamplingOptions, ""),
     "rollout": (settings.RolloutSettings, ""),
     "program": (settings.ProgramSettings, ""),

@@ -188,7 +188,14 @@ def build_agent(
     rows = count_process_rows(settings.sampler["rows"], max_episodes, shards, processes.count())
     options = {**settings.sampler, "rows": rows}
     stop_ids = model.renderer.stop_ids
-    sampler = call(Sampler, "sampler", options, policy=model.decode_policy, stop_ids=stop_ids)
+    sampler = call(
+        Sampler,
+        "sampler",
+        options,
+        policy=model.decode_policy,
+        stop_ids=stop_ids,
+        truncates=settings.sampling.is_truncated or settings.program is not None,
+    )
     if settings.program is not None:
         programs = _collect_programs(settings, settings.program, model, environments, sampler)
         return SampledAgent(model, environments, sampler, programs, judge)

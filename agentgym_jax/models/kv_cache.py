@@ -1,5 +1,8 @@
 """Keys and values of earlier tokens: one row per episode, one slot per position."""
 
+import functools
+from typing import Any
+
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -75,35 +78,52 @@ def _zeros(shape: tuple[int, ...], dtype: jnp.dtype) -> KVCache:
 
 
 def copy_rows(
-    cache: KVCache, source_n: jax.Array, target_n: jax.Array, layout: Layout | None = None
-) -> KVCache:
-    """Copies all slots of row source_n[i] to row target_n[i]; a target of B skips the copy.
+    cache: Any,
+    source_n: jax.Array,
+    target_n: jax.Array,
+    start: jax.Array | int = 0,
+    *,
+    length: int | None = None,
+    layout: Layout | None = None,
+) -> Any:
+    """Copies row source_n[i] to row target_n[i], one after the other; a target of B skips the copy.
 
-    With a layout, line i of the arguments and its two rows must be on the same device.
+    Of keys and values, the `length` slots from slot `start` are copied (by default all); a window
+    beyond the end is moved back to the end. Other arrays of a `HybridCache` are copied whole. With a
+    layout, line i of the arguments and its two rows must be on the same device.
     """
-    if layout is None:
-        return jax.tree.map(lambda x: x.at[:, target_n].set(x[:, source_n], mode="drop"), cache)
-    slots = layout.sharding(CACHE_AXES, cache.k_LBKSH.shape).spec
-    lines = layout.sharding(CACHE_AXES[1:2], (cache.rows,)).spec
-    copy = jax.shard_map(
-        _copy_local,
-        mesh=layout.mesh,
-        in_specs=(slots, lines, lines),
-        out_specs=slots,
-        check_vma=False,
-    )
+    length = cache.length if length is None else min(length, cache.length)
     # A skipped copy copies the source to itself.
     target_n = jnp.where(target_n < cache.rows, target_n, source_n)
-    return jax.tree.map(lambda x: copy(x, source_n, target_n), cache)
+    copy = functools.partial(_copy_slots, length=length)
+    if layout is not None:
+        slots = layout.sharding(CACHE_AXES, cache.k_LBKSH.shape).spec
+        lines = layout.sharding(CACHE_AXES[1:2], (cache.rows,)).spec
+        copy = jax.shard_map(
+            copy,
+            mesh=layout.mesh,
+            in_specs=(slots, lines, lines, jax.sharding.PartitionSpec()),
+            out_specs=slots,
+            check_vma=False,
+        )
+
+    def copy_part(part):
+        if isinstance(part, KVCache):
+            return jax.tree.map(lambda x: copy(x, source_n, target_n, jnp.asarray(start)), part)
+        return part.at[:, target_n].set(part[:, source_n])
+
+    return jax.tree.map(copy_part, cache, is_leaf=lambda part: isinstance(part, KVCache))
 
 
-def _copy_local(x_LBKSH: jax.Array, source_n: jax.Array, target_n: jax.Array) -> jax.Array:
-    """Copies rows of one device, one after the other and in place."""
-    L, B, K, S, H = x_LBKSH.shape
+def _copy_slots(
+    x_LBKSH: jax.Array, source_n: jax.Array, target_n: jax.Array, start: jax.Array, *, length: int
+) -> jax.Array:
+    """Copies slots of rows of one device, row after row and in place."""
+    L, B, K, _, H = x_LBKSH.shape
 
     def copy_row(i, x_LBKSH):
         source, target = source_n[i] % B, target_n[i] % B
-        row_L1KSH = jax.lax.dynamic_slice(x_LBKSH, (0, source, 0, 0, 0), (L, 1, K, S, H))
-        return jax.lax.dynamic_update_slice(x_LBKSH, row_L1KSH, (0, target, 0, 0, 0))
+        part = jax.lax.dynamic_slice(x_LBKSH, (0, source, 0, start, 0), (L, 1, K, length, H))
+        return jax.lax.dynamic_update_slice(x_LBKSH, part, (0, target, 0, start, 0))
 
     return jax.lax.fori_loop(0, len(source_n), copy_row, x_LBKSH)

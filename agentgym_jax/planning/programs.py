@@ -29,6 +29,7 @@ from agentgym_jax.models.policy import Policy
 from agentgym_jax.planning.topology import PlanError
 from agentgym_jax.sampling import decode
 from agentgym_jax.sampling.options import check_buckets
+from agentgym_jax.sampling.sampler import COPIED_SLOTS
 from agentgym_jax.sharding import (
     DECODE_RULES,
     TRAIN_RULES,
@@ -279,7 +280,7 @@ def _trace_sampler(
     trips = {"cache_blocks": -(-S // BLOCK), "decode_steps": options["decode_steps"]}
     rows = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype),
-        decode.RowState.create(B, np.zeros(2, np.int32)),
+        decode.RowState.create(B, np.zeros(2, np.int32), truncates=settings.sampling.is_truncated),
     )
     count = jax.ShapeDtypeStruct((), jnp.int32)
     programs = []
@@ -297,7 +298,8 @@ def _trace_sampler(
     calls = rounds * sampled / options["decode_steps"]
     programs.append(Program(f"decode {options['decode_steps']} tokens", traced, calls, trips))
     width = jax.ShapeDtypeStruct((max(1, B // shards // 4) * shards,), jnp.int32)
-    traced = decode.copy_rows.trace(cache, width, width, layout)
+    start = jax.ShapeDtypeStruct((), jnp.int32)
+    traced = decode.copy_rows.trace(cache, width, width, start, length=COPIED_SLOTS, layout=layout)
     programs.append(Program("copy prefix", traced, rounds, trips))
     first = []
     if backend.is_split:

@@ -27,12 +27,13 @@ class RowState:
     is_active: jax.Array  # bool [B]
     key: jax.Array  # uint32 [B, 2], random key of the episode
     temperature: jax.Array  # float32 [B]
-    top_k: jax.Array  # int32 [B]
-    top_p: jax.Array  # float32 [B]
+    # int32 [B] and float32 [B]; both are None if no episode is truncated
+    top_k: jax.Array | None
+    top_p: jax.Array | None
     stop: jax.Array  # int32 [B, n], ids that end a turn; -1 is padding
 
     @classmethod
-    def create(cls, rows: int, stop_ids: Sequence[int]) -> "RowState":
+    def create(cls, rows: int, stop_ids: Sequence[int], *, truncates: bool = True) -> "RowState":
         """Creates the state of inactive rows, as NumPy arrays."""
         return cls(
             token=np.zeros(rows, np.int32),
@@ -41,8 +42,8 @@ class RowState:
             is_active=np.zeros(rows, bool),
             key=np.zeros((rows, 2), np.uint32),
             temperature=np.ones(rows, np.float32),
-            top_k=np.zeros(rows, np.int32),
-            top_p=np.ones(rows, np.float32),
+            top_k=np.zeros(rows, np.int32) if truncates else None,
+            top_p=np.ones(rows, np.float32) if truncates else None,
             stop=np.tile(np.asarray(stop_ids, np.int32)[None], (rows, 1)),
         )
 
@@ -142,17 +143,24 @@ def prefill(
     row_n: jax.Array,
     start_n: jax.Array,
     count_n: jax.Array,
-) -> kv_cache.KVCache:
+) -> tuple[kv_cache.KVCache, jax.Array]:
     """Writes one slice of tokens per line into the cache, which is donated.
 
     Several lines may have consecutive slices of a row, because each layer writes all slices before
     it reads any. A `row_n` equal to the number of rows marks an unused line. `start_n` is the
     position of a slice's first token. Only the first `count_n` tokens of a slice are written.
+
+    Returns:
+      The cache and the number of written tokens. The next program takes the cache over, so the
+      number is what the host can wait for.
     """
     offset_T = jnp.arange(tokens_nT.shape[1])
     position_nT = start_n[:, None] + offset_T[None, :]
     position_nT = jnp.where(offset_T[None, :] < count_n[:, None], position_nT, cache.length)
-    return policy.hidden_cached(params, tokens_nT, position_nT, cache, row_n)[1]
+    _, cache = policy.hidden_cached(params, tokens_nT, position_nT, cache, row_n)
+    return cache, jnp.sum(count_n)
 
 
-copy_rows = jax.jit(kv_cache.copy_rows, static_argnums=3, donate_argnames=("cache",))
+copy_rows = jax.jit(
+    kv_cache.copy_rows, static_argnames=("length", "layout"), donate_argnames=("cache",)
+)

@@ -24,8 +24,8 @@ def draw(
     logits_BV: jax.Array,
     uniform_B: jax.Array,
     temperature_B: jax.Array,
-    top_k_B: jax.Array,
-    top_p_B: jax.Array,
+    top_k_B: jax.Array | None = None,
+    top_p_B: jax.Array | None = None,
 ) -> Draw:
     """Samples one token per row by inverting the cumulative distribution.
 
@@ -35,9 +35,10 @@ def draw(
       temperature_B: Sampling temperature. 0 is greedy, with log-probabilities at temperature 1.
       top_k_B: Number of likeliest tokens to keep; 0 keeps all. Tokens tied with the k-th are kept.
       top_p_B: Probability mass of the smallest set of likeliest tokens to keep, after top-k; 1
-        keeps all. Tokens tied with the least likely kept token are kept.
+        keeps all. Tokens tied with the least likely kept token are kept. Without `top_k_B` and
+        `top_p_B` all tokens are kept.
     """
-    chex.assert_rank([logits_BV, uniform_B, temperature_B, top_k_B, top_p_B], [2, 1, 1, 1, 1])
+    chex.assert_rank([logits_BV, uniform_B, temperature_B], [2, 1, 1])
     is_greedy_B = temperature_B <= 0.0
     scale_B = jnp.where(is_greedy_B, 1.0, temperature_B)
     scaled_BV = logits_BV / scale_B[:, None]
@@ -45,12 +46,14 @@ def draw(
     mass_BV = jnp.exp(scaled_BV - peak_B1)
     log_total_B = jnp.log(jnp.sum(mass_BV, axis=-1)) + peak_B1[:, 0]
 
-    is_cut_B = ~is_greedy_B & ((top_k_B > 0) | (top_p_B < 1.0))
-    kept_BV = jax.lax.cond(
-        jnp.any(is_cut_B),
-        lambda: _keep_likeliest(mass_BV, top_k_B, top_p_B),
-        lambda: mass_BV,
-    )
+    kept_BV = mass_BV
+    if top_k_B is not None and top_p_B is not None:
+        is_cut_B = ~is_greedy_B & ((top_k_B > 0) | (top_p_B < 1.0))
+        kept_BV = jax.lax.cond(
+            jnp.any(is_cut_B),
+            lambda: _keep_likeliest(mass_BV, top_k_B, top_p_B),
+            lambda: mass_BV,
+        )
     sampled_B = _invert_cdf(kept_BV, uniform_B)
     token_B = jnp.where(is_greedy_B, _argmax(scaled_BV), sampled_B)
     logprob_B = jnp.take_along_axis(scaled_BV, token_B[:, None], axis=-1)[:, 0] - log_total_B

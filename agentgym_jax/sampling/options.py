@@ -29,6 +29,11 @@ class SamplingOptions:
     top_k: Annotated[int, Range(0, unit="tokens")] = 0
     top_p: Annotated[float, Range(above=0, at_most=1)] = 1.0
 
+    @property
+    def is_truncated(self) -> bool:
+        """True if top-k or top-p exclude tokens."""
+        return self.top_k > 0 or self.top_p < 1.0
+
     def greedy(self) -> "SamplingOptions":
         """Returns these options with greedy sampling."""
         return dataclasses.replace(self, temperature=0.0, top_k=0, top_p=1.0)

@@ -7,8 +7,8 @@ environment answers.
 
 import dataclasses
 import time
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -24,6 +24,9 @@ from agentgym_jax.sampling.prefill import PrefillSlice, PrefixChunk
 from agentgym_jax.sampling.statistics import SamplerStatistics
 from agentgym_jax.sharding import launch_lock
 
+# Slots that one call copies; a prefix needs as many calls as hold its tokens.
+COPIED_SLOTS = 256
+
 
 @dataclasses.dataclass
 class _Call:
@@ -32,6 +35,7 @@ class _Call:
     members: list[tuple[int, int]]  # (cache row, index in the call) of each row
     chunk: decode.DecodedChunk
     started: float
+    prefilled: jax.Array | None  # ready when the prefill before the call is; None after that
 
 
 @dataclasses.dataclass
@@ -63,6 +67,7 @@ class Sampler:
         decode_steps: Annotated[int, Range(1, unit="tokens")],
         return_after_finished: Annotated[int, Range(1)],
         stop_ids: Sequence[int],
+        truncates: bool = True,
     ):
         """Creates the sampler; `set_params` allocates its cache.
 
@@ -78,6 +83,8 @@ class Sampler:
           decode_steps: Maximum number of tokens per row and decode call.
           return_after_finished: Number of finished turns after which a decode call returns early.
           stop_ids: Tokens that end a turn.
+          truncates: False if no episode sets top-k or top-p. The decode program then has no branch
+            for them; a GPU would wait for the host at the branch in every step.
         """
         self._shards = 1 if policy.layout is None else policy.layout.shards("batch")
         if rows % self._shards:
@@ -114,7 +121,7 @@ class Sampler:
         # and their lengths in tokens.
         self._prefixes: list[dict[bytes, int]] = [{} for _ in range(rows)]
         self._running: _Call | None = None
-        self._state = decode.RowState.create(rows, stop_ids)
+        self._state = decode.RowState.create(rows, stop_ids, truncates=truncates)
 
     @property
     def free_rows(self) -> int:
@@ -124,7 +131,10 @@ class Sampler:
     @property
     def is_running(self) -> bool:
         """True from `begin` until the results of the decode call are ready."""
-        return self._running is not None and not self._running.chunk.steps.is_ready()
+        if self._running is None:
+            return False
+        self._time_prefill(self._running)
+        return not self._running.chunk.steps.is_ready()
 
     @property
     def is_idle(self) -> bool:
@@ -190,8 +200,13 @@ class Sampler:
         state = self._state
         state.key[row] = key
         state.temperature[row] = options.temperature
-        state.top_k[row] = options.top_k
-        state.top_p[row] = options.top_p
+        if state.top_k is not None and state.top_p is not None:
+            state.top_k[row] = options.top_k
+            state.top_p[row] = options.top_p
+        elif options.is_truncated:
+            raise ValueError(
+                f"top_k={options.top_k}, top_p={options.top_p}: this sampler was made for none"
+            )
 
     def close(self, row: int) -> None:
         """Ends an episode. Other rows may copy its cache until the row is opened again."""
@@ -310,11 +325,10 @@ class Sampler:
             raise ValueError("Sampler.begin before Sampler.set_params: there are no weights yet")
         if self._running is not None:
             raise ValueError("Sampler.begin while a call is running: finish it first")
-        if self._queued_rows:
-            self._prefill_queues()
+        started = time.perf_counter()
+        prefilled = self._prefill_queues() if self._queued_rows else None
         if not self._state.is_active.any():
             return
-        started = time.perf_counter()
         state, members, row_B = self._select_rows()
         with launch_lock:
             self._cache, chunk = decode.decode_chunk(
@@ -326,13 +340,14 @@ class Sampler:
                 row_B,
                 steps=self._decode_steps,
             )
-        self._running = _Call(members, chunk, started)
+        self._running = _Call(members, chunk, started, prefilled)
 
     def finish(self) -> list[SampledTurn]:
         """Waits for the running call, if any, and returns the turns that ended in it."""
         if self._running is None:
             return []
         call, self._running = self._running, None
+        self._time_prefill(call, must_wait=True)
         chunk = jax.device_get(call.chunk)
         turns = [self._record_tokens(row, index, chunk) for row, index in call.members]
         stats = self.statistics
@@ -346,13 +361,25 @@ class Sampler:
         self.begin()
         return self.finish()
 
-    def _prefill_queues(self) -> None:
-        started = time.perf_counter()
-        waiting = self._queued_rows
+    def _time_prefill(self, call: _Call, *, must_wait: bool = False) -> None:
+        """Ends the time of the prefill and starts that of the decode call, if the prefill is done.
+
+        The host looks between other work, so it may see the end late.
+        """
+        if call.prefilled is not None and (must_wait or call.prefilled.is_ready()):
+            jax.block_until_ready(call.prefilled)
+            now = time.perf_counter()
+            self.statistics.seconds_prefill += now - call.started
+            call.started, call.prefilled = now, None
+
+    def _prefill_queues(self) -> jax.Array | None:
+        """Launches the prefill of all queued tokens; returns an array that is ready at its end."""
+        waiting, prefilled = self._queued_rows, None
         while waiting:
             self._copy_prefixes(waiting)
             waiting = [row for row in waiting if self._open[row].queue]
-            self._prefill_chunks(waiting)
+            if waiting:
+                prefilled = self._prefill_chunks(waiting)
         for row in self._queued_rows:
             options = self._open[row].options
             self._state.budget[row] = min(options.max_turn_tokens, self.remaining_tokens(row))
@@ -361,8 +388,7 @@ class Sampler:
                 self._prefixes[row].clear()
         self._decoding_rows += self._queued_rows
         self._queued_rows = []
-        jax.block_until_ready(self._cache)  # keeps prefill out of the decoding time
-        self.statistics.seconds_prefill += time.perf_counter() - started
+        return prefilled
 
     def _copy_prefixes(self, waiting: Sequence[int]) -> None:
         """Copies to each waiting row the longest prefix of its queue that some row has computed."""
@@ -384,11 +410,24 @@ class Sampler:
         for call in prefill.divide_lines(pairs, self.rows, width, self._shards):
             padded = [(0, self.rows) if pair is None else pair for pair in call]
             source, target = np.asarray(padded, np.int32).T
-            with launch_lock:
-                self._cache = decode.copy_rows(self._cache, source, target, self.policy.layout)
+            longest = max(int(self._state.length[pair[1]]) for pair in call if pair is not None)
+            for start in range(0, longest, COPIED_SLOTS):
+                with launch_lock:
+                    self._cache = decode.copy_rows(
+                        self._cache,
+                        source,
+                        target,
+                        np.int32(start),
+                        length=COPIED_SLOTS,
+                        layout=self.policy.layout,
+                    )
 
-    def _prefill_chunks(self, waiting: Sequence[int]) -> None:
-        """Computes one chunk per row; skips rows whose chunk another row computes in this call."""
+    def _prefill_chunks(self, waiting: Sequence[int]) -> jax.Array:
+        """Computes one chunk per row; skips rows whose chunk another row computes in this call.
+
+        Returns:
+          An array that is ready when the last program ends.
+        """
         rows: list[int] = []
         claimed: set[tuple[bytes, range]] = set()
         for row in waiting:
@@ -410,19 +449,25 @@ class Sampler:
             # Slices of a row must follow each other if the cache is a state.
             parts = prefill.separate_rows(in_bucket) if self._has_state else [in_bucket]
             for part in parts:
-                self._prefill_slices(part, T, n)
+                for call in self._divide(part, n):
+                    prefilled = self._prefill_slices(call, T)
         for row in rows:
             self.statistics.prefilled += self._advance(row, 1)
+        return prefilled
 
-    def _prefill_slices(self, slices: Sequence[PrefillSlice], T: int, n: int) -> None:
-        """Computes slices of one bucket, of `n` slices with `T` tokens."""
+    def _divide(self, slices: Sequence[PrefillSlice], lines: int) -> Iterator[list[Any]]:
+        """Yields the slices of calls with this number of lines; None is an unused line."""
         items = [(slice_.row, slice_) for slice_ in slices]
-        for call in prefill.divide_lines(items, self.rows, n, self._shards):
-            arrays = prefill.pack_slices(call, T, padding_row=self.rows)
-            with launch_lock:
-                self._cache = decode.prefill(self.policy, self._params, self._cache, *arrays)
-            self.statistics.prefill_calls += 1
-            self.statistics.prefill_capacity += n * T
+        return prefill.divide_lines(items, self.rows, lines, self._shards)
+
+    def _prefill_slices(self, call: Sequence[PrefillSlice | None], T: int) -> jax.Array:
+        """Launches a call with lines of T tokens; returns an array that is ready at its end."""
+        arrays = prefill.pack_slices(call, T, padding_row=self.rows)
+        with launch_lock:
+            self._cache, prefilled = decode.prefill(self.policy, self._params, self._cache, *arrays)
+        self.statistics.prefill_calls += 1
+        self.statistics.prefill_capacity += len(call) * T
+        return prefilled
 
     def _neighbours(self, row: int) -> range:
         """Returns the rows on the same device, which can copy prefixes from each other."""

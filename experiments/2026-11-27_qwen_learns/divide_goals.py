@@ -1,6 +1,6 @@
 """Divides TextCraft's training goals into those that imitation shows and those of RL.
 
-  PYTHONPATH=.:envs python experiments/2026-11-27_qwen_learns/divide_goals.py
+PYTHONPATH=.:envs python experiments/2026-11-27_qwen_learns/divide_goals.py
 """
 
 import json
@@ -19,7 +19,9 @@ def main() -> None:
     random.Random(0).shuffle(goals)
     for name, part in (("shown", goals[:SHOWN]), ("train", goals[SHOWN:])):
         lines = [
-            json.dumps({"item_id": f"textcraft_{task['data_idx']}", "group": f"depth {task['depth']}"})
+            json.dumps(
+                {"item_id": f"textcraft_{task['data_idx']}", "group": f"depth {task['depth']}"}
+            )
             for task in sorted(part, key=lambda task: task["data_idx"])
         ]
         (HERE / f"{name}.json").write_text("[\n" + ",\n".join(lines) + "\n]\n")

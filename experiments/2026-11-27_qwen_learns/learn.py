@@ -79,9 +79,7 @@ def get_config(arg=None):
     c.rollout.group_size = 8
     c.rollout.max_parse_errors = 8
     c.rollout.failed_turn_penalty = 0.1
-    c.rollout.curriculum = dict(
-        kind="success_rate", candidates=4, decay=0.8, prior=4.0, floor=0.02
-    )
+    c.rollout.curriculum = dict(kind="success_rate", candidates=4, decay=0.8, prior=4.0, floor=0.02)
     c.algorithm.advantage = dict(std_normalize=True)
     c.algorithm.loss = dict(clip_low=0.2, clip_high=0.28)
     c.algorithm.kl_coef = 0.0

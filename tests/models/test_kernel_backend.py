@@ -1,5 +1,7 @@
 """The backends for TPU and GPU on eight CPU devices, with kernels in interpret mode."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -97,6 +99,6 @@ def test_rows_are_copied_on_their_device():
     old = cache()
     rows = layout(4)  # two groups of four rows
     source, target = jnp.array([2, 0, 5, 4]), jnp.array([1, ROWS, 7, ROWS])
-    new = jax.jit(copy_rows, static_argnums=3)(old, source, target, rows)
+    new = jax.jit(functools.partial(copy_rows, layout=rows))(old, source, target)
     expected = old.k_LBKSH.at[:, 1].set(old.k_LBKSH[:, 2]).at[:, 7].set(old.k_LBKSH[:, 5])
     np.testing.assert_array_equal(new.k_LBKSH, expected)

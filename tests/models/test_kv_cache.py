@@ -1,6 +1,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from agentgym_jax.models.bfloat16_bits import from_bits
 from agentgym_jax.models.kv_cache import KVCache, copy_rows
@@ -66,3 +67,14 @@ def test_rows_are_copied_without_changing_other_rows():
     expected[:, [3, 1]] = cache.k_LBKSH[:, [0, 2]]
     np.testing.assert_array_equal(copied.k_LBKSH, expected)
     np.testing.assert_array_equal(copied.v_LBKSH, -expected)
+
+
+@pytest.mark.parametrize(
+    ("start", "copied_slots"), [(0, slice(0, 3)), (2, slice(2, 5)), (5, slice(3, 6))]
+)
+def test_only_the_slots_of_the_window_are_copied(start, copied_slots):
+    cache = _filled()
+    copied = copy_rows(cache, jnp.array([0]), jnp.array([3]), start, length=3)
+    expected = np.array(cache.k_LBKSH)
+    expected[:, 3, :, copied_slots] = cache.k_LBKSH[:, 0, :, copied_slots]
+    np.testing.assert_array_equal(copied.k_LBKSH, expected)

@@ -131,7 +131,7 @@ def check_training_samples(sampling: SamplingOptions, section: str, row_length: 
 
 def _check_sampler(options: Mapping[str, Any], sampling: SamplingOptions) -> None:
     """Checks the section `sampler`, and that the longest episode fits the sampler's caches."""
-    check(Sampler, "sampler", options, policy=None, stop_ids=())
+    check(Sampler, "sampler", options, policy=None, stop_ids=(), truncates=False)
     try:
         check_buckets(options["buckets"], options["cache_length"])
     except ValueError as error:
