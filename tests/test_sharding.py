@@ -110,7 +110,7 @@ def test_a_cache_that_goes_from_program_to_program_compiles_each_once(sizes):
         numbers = np.arange(8, dtype=np.int32)
         tokens = np.ones((8, 4), np.int32)
         starts = np.full(8, start, np.int32)
-        cache, _ = decode.prefill(policy, params, cache, tokens, numbers, starts, numbers * 0 + 4)
+        cache = decode.prefill(policy, params, cache, tokens, numbers, starts, numbers * 0 + 4)
     assert decode.prefill._cache_size() == 1
 
 

@@ -143,22 +143,17 @@ def prefill(
     row_n: jax.Array,
     start_n: jax.Array,
     count_n: jax.Array,
-) -> tuple[kv_cache.KVCache, jax.Array]:
+) -> kv_cache.KVCache:
     """Writes one slice of tokens per line into the cache, which is donated.
 
     Several lines may have consecutive slices of a row, because each layer writes all slices before
     it reads any. A `row_n` equal to the number of rows marks an unused line. `start_n` is the
     position of a slice's first token. Only the first `count_n` tokens of a slice are written.
-
-    Returns:
-      The cache and the number of written tokens. The next program takes the cache over, so the
-      number is what the host can wait for.
     """
     offset_T = jnp.arange(tokens_nT.shape[1])
     position_nT = start_n[:, None] + offset_T[None, :]
     position_nT = jnp.where(offset_T[None, :] < count_n[:, None], position_nT, cache.length)
-    _, cache = policy.hidden_cached(params, tokens_nT, position_nT, cache, row_n)
-    return cache, jnp.sum(count_n)
+    return policy.hidden_cached(params, tokens_nT, position_nT, cache, row_n)[1]
 
 
 copy_rows = jax.jit(

@@ -48,6 +48,7 @@ def draw(
 
     kept_BV = mass_BV
     if top_k_B is not None and top_p_B is not None:
+        chex.assert_rank([top_k_B, top_p_B], 1)
         is_cut_B = ~is_greedy_B & ((top_k_B > 0) | (top_p_B < 1.0))
         kept_BV = jax.lax.cond(
             jnp.any(is_cut_B),

@@ -7,8 +7,8 @@ environment answers.
 
 import dataclasses
 import time
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 import jax
 import numpy as np
@@ -35,7 +35,6 @@ class _Call:
     members: list[tuple[int, int]]  # (cache row, index in the call) of each row
     chunk: decode.DecodedChunk
     started: float
-    prefilled: jax.Array | None  # ready when the prefill before the call is; None after that
 
 
 @dataclasses.dataclass
@@ -131,10 +130,7 @@ class Sampler:
     @property
     def is_running(self) -> bool:
         """True from `begin` until the results of the decode call are ready."""
-        if self._running is None:
-            return False
-        self._time_prefill(self._running)
-        return not self._running.chunk.steps.is_ready()
+        return self._running is not None and not self._running.chunk.steps.is_ready()
 
     @property
     def is_idle(self) -> bool:
@@ -325,10 +321,11 @@ class Sampler:
             raise ValueError("Sampler.begin before Sampler.set_params: there are no weights yet")
         if self._running is not None:
             raise ValueError("Sampler.begin while a call is running: finish it first")
-        started = time.perf_counter()
-        prefilled = self._prefill_queues() if self._queued_rows else None
+        if self._queued_rows:
+            self._prefill_queues()
         if not self._state.is_active.any():
             return
+        started = time.perf_counter()
         state, members, row_B = self._select_rows()
         with launch_lock:
             self._cache, chunk = decode.decode_chunk(
@@ -340,14 +337,13 @@ class Sampler:
                 row_B,
                 steps=self._decode_steps,
             )
-        self._running = _Call(members, chunk, started, prefilled)
+        self._running = _Call(members, chunk, started)
 
     def finish(self) -> list[SampledTurn]:
         """Waits for the running call, if any, and returns the turns that ended in it."""
         if self._running is None:
             return []
         call, self._running = self._running, None
-        self._time_prefill(call, must_wait=True)
         chunk = jax.device_get(call.chunk)
         turns = [self._record_tokens(row, index, chunk) for row, index in call.members]
         stats = self.statistics
@@ -361,25 +357,13 @@ class Sampler:
         self.begin()
         return self.finish()
 
-    def _time_prefill(self, call: _Call, *, must_wait: bool = False) -> None:
-        """Ends the time of the prefill and starts that of the decode call, if the prefill is done.
-
-        The host looks between other work, so it may see the end late.
-        """
-        if call.prefilled is not None and (must_wait or call.prefilled.is_ready()):
-            jax.block_until_ready(call.prefilled)
-            now = time.perf_counter()
-            self.statistics.seconds_prefill += now - call.started
-            call.started, call.prefilled = now, None
-
-    def _prefill_queues(self) -> jax.Array | None:
-        """Launches the prefill of all queued tokens; returns an array that is ready at its end."""
-        waiting, prefilled = self._queued_rows, None
+    def _prefill_queues(self) -> None:
+        started = time.perf_counter()
+        waiting = self._queued_rows
         while waiting:
             self._copy_prefixes(waiting)
             waiting = [row for row in waiting if self._open[row].queue]
-            if waiting:
-                prefilled = self._prefill_chunks(waiting)
+            self._prefill_chunks(waiting)
         for row in self._queued_rows:
             options = self._open[row].options
             self._state.budget[row] = min(options.max_turn_tokens, self.remaining_tokens(row))
@@ -388,7 +372,8 @@ class Sampler:
                 self._prefixes[row].clear()
         self._decoding_rows += self._queued_rows
         self._queued_rows = []
-        return prefilled
+        jax.block_until_ready(self._cache)  # keeps prefill out of the decoding time
+        self.statistics.seconds_prefill += time.perf_counter() - started
 
     def _copy_prefixes(self, waiting: Sequence[int]) -> None:
         """Copies to each waiting row the longest prefix of its queue that some row has computed."""
@@ -422,12 +407,8 @@ class Sampler:
                         layout=self.policy.layout,
                     )
 
-    def _prefill_chunks(self, waiting: Sequence[int]) -> jax.Array:
-        """Computes one chunk per row; skips rows whose chunk another row computes in this call.
-
-        Returns:
-          An array that is ready when the last program ends.
-        """
+    def _prefill_chunks(self, waiting: Sequence[int]) -> None:
+        """Computes one chunk per row; skips rows whose chunk another row computes in this call."""
         rows: list[int] = []
         claimed: set[tuple[bytes, range]] = set()
         for row in waiting:
@@ -449,25 +430,19 @@ class Sampler:
             # Slices of a row must follow each other if the cache is a state.
             parts = prefill.separate_rows(in_bucket) if self._has_state else [in_bucket]
             for part in parts:
-                for call in self._divide(part, n):
-                    prefilled = self._prefill_slices(call, T)
+                self._prefill_slices(part, T, n)
         for row in rows:
             self.statistics.prefilled += self._advance(row, 1)
-        return prefilled
 
-    def _divide(self, slices: Sequence[PrefillSlice], lines: int) -> Iterator[list[Any]]:
-        """Yields the slices of calls with this number of lines; None is an unused line."""
+    def _prefill_slices(self, slices: Sequence[PrefillSlice], T: int, n: int) -> None:
+        """Computes slices of one bucket, of `n` slices with `T` tokens."""
         items = [(slice_.row, slice_) for slice_ in slices]
-        return prefill.divide_lines(items, self.rows, lines, self._shards)
-
-    def _prefill_slices(self, call: Sequence[PrefillSlice | None], T: int) -> jax.Array:
-        """Launches a call with lines of T tokens; returns an array that is ready at its end."""
-        arrays = prefill.pack_slices(call, T, padding_row=self.rows)
-        with launch_lock:
-            self._cache, prefilled = decode.prefill(self.policy, self._params, self._cache, *arrays)
-        self.statistics.prefill_calls += 1
-        self.statistics.prefill_capacity += len(call) * T
-        return prefilled
+        for call in prefill.divide_lines(items, self.rows, n, self._shards):
+            arrays = prefill.pack_slices(call, T, padding_row=self.rows)
+            with launch_lock:
+                self._cache = decode.prefill(self.policy, self._params, self._cache, *arrays)
+            self.statistics.prefill_calls += 1
+            self.statistics.prefill_capacity += n * T
 
     def _neighbours(self, row: int) -> range:
         """Returns the rows on the same device, which can copy prefixes from each other."""

@@ -83,7 +83,7 @@ def main(_) -> None:
         row_n = np.arange(n, dtype=np.int32) % _ROWS.value
         start_n, count_n = np.full(n, length, np.int32), np.full(n, T, np.int32)
         tokens_nT = np.ones((n, T), np.int32)
-        cache, _ = decode.prefill(policy, params, cache, tokens_nT, row_n, start_n, count_n)
+        cache = decode.prefill(policy, params, cache, tokens_nT, row_n, start_n, count_n)
         jax.block_until_ready(cache)
 
     for length in _LENGTHS.value:

@@ -446,3 +446,13 @@ def test_one_token_prompts_need_no_prefill(policy, params):
 def test_invalid_buckets_are_refused(policy, params, buckets):
     with pytest.raises(ValueError, match="sampler.buckets"):
         make_sampler(policy, params, buckets=buckets)
+
+
+def test_a_sampler_without_truncation_samples_the_same_and_refuses_top_k_and_top_p(policy, params):
+    episodes = [(0, 0), (1, 0)]
+    expected = play(make_sampler(policy, params), episodes)
+    sampler = make_sampler(policy, params, truncates=False)
+    assert play(sampler, episodes) == expected
+    for cut in (dict(top_k=3), dict(top_p=0.9)):
+        with pytest.raises(ValueError, match="made for none"):
+            sampler.open(KEYS[0], dataclasses.replace(OPTIONS, **cut))
