@@ -56,7 +56,9 @@ def base():
     c.seed = 0
     c.total_steps = 100
     c.loggers = "none"  # alternatives: tensorboard, wandb, mlflow, trackio, or several joined by +
-    c.model = dict(source="", dtype="bfloat16", decode_dtype="bfloat16", remat="block")
+    c.model = dict(
+        source="", dtype="bfloat16", decode_dtype="bfloat16", remat="block", lora=lora(0)
+    )
     c.tokenizer = dict(source="model")
     c.mesh = dict(data=1, fsdp=1, tensor=1, decode_tensor=0)
     c.env_server = dict(transport="http", workers=1)
@@ -106,9 +108,11 @@ def base():
     return c
 
 
-def lora(rank, alpha=None, targets=("q", "k", "v", "o", "gate", "up", "down"), decode="merged"):
-    """Returns the section `model.lora`, by default of adapters of all kernels with a scale of 2."""
-    alpha = 2.0 * rank if alpha is None else alpha
+def lora(rank, alpha=0.0, targets=("q", "k", "v", "o", "gate", "up", "down"), decode="merged"):
+    """Returns the section `model.lora`, by default of adapters of all kernels with a scale of 2.
+
+    Without adapters the rank is 0, so that the flag --config.model.lora.rank=16 adds them.
+    """
     return dict(rank=rank, alpha=alpha, targets=targets, decode=decode)
 
 
@@ -517,6 +521,7 @@ def tiny_model():
         dtype="float32",
         decode_dtype="float32",
         remat="none",
+        lora=lora(0),
     )
 
 

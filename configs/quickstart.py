@@ -53,6 +53,7 @@ def get_config(arg=None):
         dtype="float32",
         decode_dtype="float32",
         remat="none",
+        lora=common.lora(0),
     )
     c.tokenizer = dict(
         source="train",

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from agentgym_jax.config_files import resolve
 from agentgym_jax.jobs import evaluation
 from agentgym_jax.jobs.config.sections import ConfigError, plain
 from agentgym_jax.jobs.rl import config as rl
@@ -72,6 +73,13 @@ def test_every_config_documents_its_command_requirements_and_result(name):
     assert f"--config={path}" in text
     for word in ("python -m agentgym_jax.", "Needs:", "Result:", "Source:"):
         assert word in text
+
+
+@pytest.mark.parametrize("name", [name for name in RUNS if not name.startswith("eval.")])
+def test_a_flag_adds_adapters_to_every_training_config(name):
+    settings = parse(name, resolve(load(name), {"model.lora.rank": 4})).model
+    assert settings.lora_settings.rank == 4
+    assert parse(name, resolve(load(name), {"model.lora.rank": 0})).model.lora_settings is None
 
 
 def test_every_job_has_a_parser():

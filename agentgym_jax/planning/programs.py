@@ -116,7 +116,7 @@ def make_programs(
     """
     if settings.reference is not None:
         raise PlanError("plans support the initial policy as the reference only")
-    if settings.model.lora.get("decode") == "unmerged":
+    if not settings.model.decodes_merged:
         raise PlanError("plans support model.lora.decode='merged' only")
     if settings.critic is not None:
         raise PlanError("plans support algorithms without a critic only, such as grpo or rloo")

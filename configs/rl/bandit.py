@@ -124,6 +124,7 @@ def tiny_policy():
         dtype="float32",
         decode_dtype="float32",
         remat="none",
+        lora=common.lora(0),
     )
 
 

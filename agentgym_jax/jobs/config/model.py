@@ -37,14 +37,14 @@ class LoraSettings:
     """Section `model.lora`: adapters that are trained instead of the model's weights.
 
     Attributes:
-      rank: Inner size of the adapters.
-      alpha: Scale of the adapters times the rank.
+      rank: Inner size of the adapters; 0 trains all weights of the model.
+      alpha: Scale of the adapters times the rank; 0 for twice the rank.
       targets: Adapted kernels.
       decode: Weights of the sampler: `merged` (base plus adapters) or `unmerged` (both).
     """
 
-    rank: Annotated[int, Range(1)]
-    alpha: Annotated[float, Range(above=0)]
+    rank: Annotated[int, Range(0)]
+    alpha: Annotated[float, Range(0)]
     targets: tuple[Annotated[str, OneOf(TARGETS)], ...]
     decode: Annotated[str, OneOf(("merged", "unmerged"))]
 
@@ -67,7 +67,7 @@ class ModelSettings:
       remat: Activations recomputed in the backward pass: `none`, `block` (whole layers) or `dots`
         (everything except matrix products).
       lora: Low-rank adapters that are trained instead of all weights: `rank`, `alpha`, `targets` and
-        `decode` (docs/algorithms.md); empty for none.
+        `decode` (docs/algorithms.md); empty, or of rank 0, for none.
     """
 
     source: str
@@ -89,8 +89,15 @@ class ModelSettings:
 
     @property
     def lora_settings(self) -> LoraSettings | None:
-        """Returns the checked section `lora`; None if it is empty."""
-        return call(LoraSettings, "model.lora", self.lora) if self.lora else None
+        """Returns the checked section `lora`; None if it has no adapters."""
+        settings = call(LoraSettings, "model.lora", self.lora) if self.lora else None
+        return settings if settings is not None and settings.rank else None
+
+    @property
+    def decodes_merged(self) -> bool:
+        """Returns True if the sampler's weights have no separate adapters."""
+        settings = self.lora_settings
+        return settings is None or settings.decode == "merged"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,10 +251,10 @@ def resolve_source(settings: ModelSettings) -> ModelSource | None:
 
 
 def _check_adapters(settings: ModelSettings, source: ModelSource | None) -> None:
-    if settings.lora and is_hybrid(settings, source):
+    if settings.lora_settings is not None and is_hybrid(settings, source):
         raise ConfigError(
             "config.model.lora: a Qwen3.5 is trained with all its weights only; set "
-            "config.model.lora to an empty section"
+            "config.model.lora.rank=0"
         )
 
 
@@ -302,7 +309,7 @@ def build_model(
         source=source,
         seed=seed,
         adapters=adapters,
-        decodes_merged=settings.lora.get("decode") != "unmerged",
+        decodes_merged=settings.decodes_merged,
     )
 
 
@@ -311,7 +318,8 @@ def build_adapters(settings: ModelSettings, policy: Policy) -> Adapters | None:
     options = settings.lora_settings
     if options is None:
         return None
-    return make_adapters(policy, rank=options.rank, alpha=options.alpha, targets=options.targets)
+    alpha = options.alpha or 2.0 * options.rank
+    return make_adapters(policy, rank=options.rank, alpha=alpha, targets=options.targets)
 
 
 def _build_tokenizer(
