@@ -151,12 +151,17 @@ def _named(items: set[str]) -> dict[str, Any]:
 
 
 def describe_leakage(leakage: Mapping[str, Any]) -> list[str]:
-    """Returns the findings in a result of `find_leakage` as texts."""
+    """Returns the findings in a result of `find_leakage` as texts.
+
+    The manifest's training split is a finding only if the training data are unknown.
+    """
     texts = {
-        "train_split": "are of the training split of the manifest",
         "trained": f"were trained on ({leakage['source']})",
         "same_observation": "begin with a text that training has seen under another id",
     }
+    if leakage["source"] is None:
+        told = "are of the manifest's training split; what this agent was trained on is unknown"
+        texts = {"train_split": told} | texts
     found = [
         f"{leakage[key]['count']} evaluated tasks {text}, such as {leakage[key]['items'][0]}"
         for key, text in texts.items()

@@ -6,7 +6,7 @@ from typing import Any
 from absl import logging
 
 from agentgym_jax.evaluation import agents, compare, report, scores
-from agentgym_jax.evaluation.contamination import find_leakage, read_training_data
+from agentgym_jax.evaluation.contamination import TrainingData, find_leakage, read_training_data
 from agentgym_jax.evaluation.evaluate import Evaluation, evaluate
 from agentgym_jax.evaluation.journal import Journal, Key
 from agentgym_jax.evaluation.task_identity import Items, item_facts
@@ -160,6 +160,9 @@ def _write(
 ) -> compare.Result:
     """Writes scores.json; sampled and greedy episodes are scored separately."""
     training = None if parts.run_folder is None else read_training_data(parts.run_folder)
+    is_scripted = parts.kind in (AgentKind.EXPERT, AgentKind.RANDOM)
+    if is_scripted:
+        training = TrainingData("a scripted agent, which learns nothing")
     for mode, episodes in (("sampled", result.sampled), ("greedy", result.greedy)):
         if not episodes:
             continue
@@ -172,7 +175,7 @@ def _write(
             "max_tokens": parts.sampling.max_tokens,
             "seed": parts.seed,
         }
-        if parts.kind in (AgentKind.EXPERT, AgentKind.RANDOM):
+        if is_scripted:
             decoding |= {"mode": str(parts.kind), "temperature": None, "max_tokens": None}
         facts = report.score_facts(
             episodes,
