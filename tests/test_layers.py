@@ -61,6 +61,7 @@ LEVELS = {
     "evaluate": 7,
     "results": 7,
     "scripts": 7,
+    "__main__": 7,
     "export": 7,
     "view": 7,
     "serve": 7,

@@ -17,6 +17,22 @@ def run(*arguments, config="configs/quickstart.py", module="train"):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
+def test_the_package_lists_its_commands_without_importing_jax():
+    program = (
+        "import sys, agentgym_jax.__main__ as m; m.main(sys.argv); assert 'jax' not in sys.modules"
+    )
+    for arguments, status, words in (
+        ([], 0, ["train ", "  evaluate ", "agentgym_jax.COMMAND", "docs/README.md"]),
+        (["train"], 1, ["'train'", "python -m agentgym_jax.train."]),
+        (["tarin"], 1, ["'tarin'", "python -m agentgym_jax.COMMAND."]),
+    ):
+        command = [sys.executable, "-m", "agentgym_jax", *arguments]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == status
+        assert all(word in done.stdout + done.stderr for word in words)
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("override", "hint"),

@@ -1,0 +1,47 @@
+"""Lists the commands of the package: python -m agentgym_jax"""
+
+import ast
+import functools
+import importlib.util
+import sys
+
+from agentgym_jax import __version__, scripts
+
+
+def commands() -> dict[str, str]:
+    """Returns the names of the commands with the first lines of their docstrings.
+
+    The commands are not imported, because most of them import JAX, which takes seconds.
+    """
+    found = {}
+    for name, start in vars(scripts).items():
+        if isinstance(start, functools.partial):
+            loader = importlib.util.find_spec(f"agentgym_jax.{name}").loader
+            about = ast.get_docstring(ast.parse(loader.get_source(f"agentgym_jax.{name}")))
+            found[name] = about.splitlines()[0]
+    return found
+
+
+def main(argv: list[str]) -> int:
+    """Prints the commands; returns 1 if there are arguments, which belong to a command."""
+    known = commands()
+    words = [word for word in argv[1:] if word not in ("-h", "--help")]
+    if words == ["--version"]:
+        sys.stdout.write(f"agentgym_jax {__version__}\n")
+        return 0
+    if words:
+        name = words[0] if words[0] in known else "COMMAND"
+        sys.stderr.write(
+            f"agentgym_jax: {words[0]!r} is no argument of the package; a command is started by "
+            f"its module: python -m agentgym_jax.{name}. Commands: {', '.join(known)}\n"
+        )
+        return 1
+    width = max(map(len, known))
+    lines = [f"  {name.ljust(width)}  {about}" for name, about in known.items()]
+    head = "python -m agentgym_jax.COMMAND starts a command, and --help shows its flags."
+    sys.stdout.write("\n".join([head, "", *lines, ""]) + "\nDocumentation: docs/README.md\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
