@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import dataclasses
 import importlib.util
 import inspect
 import itertools
@@ -19,7 +20,9 @@ from ml_collections import config_flags
 
 import agentgym_jax
 from agentgym_envs.__main__ import _parser as environment_commands
+from agentgym_jax.client.errors import EnvCause
 from agentgym_jax.sweeps.configs import load_sweep
+from agentgym_jax.telemetry.guards import GuardSettings
 
 ROOT = pathlib.Path(__file__).parents[1]
 LOG = ROOT / "experiments" / "LOG.md"
@@ -214,6 +217,14 @@ def test_the_examples_of_the_api_page_run_in_order(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs/eval_smoke/scores.json").exists()
+
+
+def test_the_troubleshooting_page_has_every_guard_and_every_cause_of_an_environment_error():
+    page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    # an action is a text, and a threshold a number
+    guards = [f.name for f in dataclasses.fields(GuardSettings) if isinstance(f.default, str)]
+    for name in (*guards, *EnvCause):
+        assert f"`{name}`" in page
 
 
 def test_the_index_of_the_log_has_one_row_for_each_entry_in_its_order():

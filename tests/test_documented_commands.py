@@ -37,6 +37,7 @@ RUN = [
     f"{JAX}train --config=learn_guess.py:smoke --workdir=runs/guess_smoke",
     f"{JAX}train --config=configs/rl/bandit.py:algorithm=dr_grpo,smoke --workdir=runs/bandit_smoke",
     f"{JAX}train --config=doors.py:smoke --workdir=runs/doors_smoke --config.total_steps=2",
+    f"{JAX}train --config=learn_sums.py:smoke --workdir=runs/sums_smoke",
 ]
 SMALLER = [("configs/eval/quickstart.py ", "configs/eval/quickstart.py:smoke ")]
 
@@ -66,12 +67,14 @@ OTHER_ENVIRONMENT = "needs the package verifiers in an environment of its own"
 NOT_RUN = {
     "python3 -m venv .venv && .venv/bin/pip install -e . && .venv/bin/python -m agentgym_jax.train --config=configs/quickstart.py --workdir=runs/quickstart": HOURS,
     "bash .ci/run": "runs these tests",
+    "pip install openai": INSTALLS,
     f"{JAX}train --config=configs/quickstart.py --workdir=runs/quickstart": HOURS,
     f"{JAX}train --config=configs/rl/two_rooms.py:algorithm=dapo --workdir=runs/two_rooms": HOURS,
     f"{JAX}train --config=configs/rl/babyai_qwen.py:model=DIR --workdir=runs/babyai_qwen": HOURS,
     f"{JAX}train --config=configs/rl/bandit.py:algorithm=dr_grpo --workdir=runs/bandit": HOURS,
     f"{JAX}train --config=configs/paper/textcraft.py:size=7b --workdir=runs/textcraft": "needs accelerators",
     f"{JAX}train --config=configs/paper/textcraft.py:size=0p5b --workdir=runs/textcraft": HUB,
+    f"{JAX}train --config=learn_sums.py --workdir=runs/sums": HUB,
     f"{JAX}evaluate --config=configs/eval/textcraft.py --workdir=runs/eval_qwen --model=Qwen/Qwen2.5-0.5B-Instruct": HUB,
     f"{JAX}view runs/quickstart --serve": "runs until it is interrupted; tests/viewer has the server",
     'curl http://127.0.0.1:8000/v1/chat/completions -H \'Content-Type: application/json\' -d \'{"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 100}\'': "needs curl; tests/serving/test_command.py sends the request with httpx",
@@ -138,6 +141,9 @@ def folder(tmp_path_factory):
     environments = (ROOT / "docs/environments.md").read_text(encoding="utf-8")
     section = environments.split("## Adding an environment\n")[1]
     (folder / "guess.py").write_text(python_blocks(section)[0], encoding="utf-8")
+    agents = python_blocks((ROOT / "docs/agents.md").read_text(encoding="utf-8"))
+    for name, block in zip(("my_agent.py", "learn_sums.py"), agents, strict=False):
+        (folder / name).write_text(block, encoding="utf-8")
     return folder
 
 

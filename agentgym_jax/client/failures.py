@@ -12,7 +12,7 @@ from agentgym_jax.client.errors import EnvCause, EnvError, ServerUnavailable
 
 REMEDY = (
     "Look at the server's log, start it again at the same address, then run the same command to "
-    "resume."
+    "resume (docs/troubleshooting.md)."
 )
 _PAUSE_S, _PAUSE_MAX_S = 0.1, 2.0
 # Causes that can disappear once a server, or a proxy in front of it, has started.

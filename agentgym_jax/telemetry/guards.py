@@ -14,6 +14,7 @@ from agentgym_jax.limits import Range
 Metrics = Mapping[str, float]
 Action = Literal["off", "warn", "skip", "stop"]
 Steps = Annotated[int, Range(1, unit="steps")]
+_PAGE = "docs/troubleshooting.md"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,13 +174,16 @@ def withholds_update(findings: Sequence[Finding]) -> bool:
 
 def stop_reason(findings: Sequence[Finding]) -> str | None:
     """Returns the reason to end the run after this step; None if the run continues."""
-    return "; ".join(f"guard {f.guard}: {f.text}" for f in findings if f.action == "stop") or None
+    texts = [f"guard {f.guard}: {f.text}" for f in findings if f.action == "stop"]
+    return f"{'; '.join(texts)} ({_PAGE})" if texts else None
 
 
 def new_findings(findings: Sequence[Finding], history: History) -> list[str]:
     """Returns the messages of guards that tripped in this step but not in the previous one."""
     return [
-        f"guard {f.guard} ({f.action}): {f.text}" for f in findings if f.guard not in history.seen
+        f"guard {f.guard} ({f.action}): {f.text} ({_PAGE})"
+        for f in findings
+        if f.guard not in history.seen
     ]
 
 

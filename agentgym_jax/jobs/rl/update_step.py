@@ -51,7 +51,8 @@ def update_policy(
     if informative_P.sum() < needed:
         run.console.note(
             f"step {step + 1}: no update, {informative_P.sum()} of {informative_P.size} "
-            f"groups are informative (learner.min_informative_groups={needed})"
+            f"groups are informative (learner.min_informative_groups={needed}; "
+            "docs/troubleshooting.md)"
         )
         return now.state, metrics | _NO_UPDATE, found
     started = time.perf_counter()
