@@ -22,11 +22,18 @@ os.environ["XLA_FLAGS"] = " ".join(
 ).strip()
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+import hypothesis  # noqa: E402
 import jax  # noqa: E402
 import pytest  # noqa: E402
 from jax._src import compiler  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# On a loaded machine single examples are slow.
+hypothesis.settings.register_profile(
+    "unhurried", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("unhurried")
 
 # Compiler option for XLA's old loop emitter, which JAX 0.11 no longer has.
 OLD_EMITTER = {"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < (0, 11) else {}

@@ -141,7 +141,7 @@ WRONG = [
     ("rl", dict(sampling__max_turn_tokens=0), "config.sampling.max_turn_tokens=0"),
     ("rl", dict(rollout__group_size=True), "config.rollout.group_size=True"),
     ("rl", dict(rollout__curriculum=dict(kind="hard")), "config.rollout.curriculum.kind='hard'"),
-    ("rl", dict(model__lora=common.lora(0)), "config.model.lora.rank=0"),
+    ("rl", dict(model__lora=common.lora(-1)), "config.model.lora.rank=-1"),
     ("rl", dict(model__lora=common.lora(2, targets=("q", "head"))), "config.model.lora.targets"),
     ("rl", dict(model__lora=common.lora(2, targets=())), "name each kernel once, at least one"),
     ("rl", dict(model__lora=common.lora(2, decode="fused")), "config.model.lora.decode='fused'"),
@@ -265,7 +265,8 @@ def test_the_error_for_the_address_of_another_web_server_is_one_line(tmp_path, s
     page = b"<!DOCTYPE html>\n" + b"<p>Hello</p>\n" * 777
     with serving(lambda request: (status, page), keeps_alive=False) as server:
         url = server.url
-        config = changed("rl", environments__babyai__url=url, pool__breaker_patience_s=0.1)
+        brief = dict(pool__breaker_patience_s=0.1)  # reached
+        config = changed("rl", environments__babyai__url=url, **brief)
         text = message("rl", config, tmp_path / "run")
     assert url in text and "Hello" not in text.replace("<p>Hello</p>", "", 20)
     assert "\n" not in text and len(text) < 700

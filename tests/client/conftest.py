@@ -14,8 +14,8 @@ class CountingWorld:
     """An environment similar to TextCraft over HTTP; it records the actions of each session.
 
     `faults` maps a path to a list of faults, one per request; regular answers follow. A fault is
-    one of three: a pair `(status, body)` whose body is bytes or a JSON value; `DROP`; or a number
-    of seconds to wait before the regular answer.
+    one of four: a pair `(status, body)` whose body is bytes or a JSON value; `DROP`; or a number
+    of seconds, or a function, to wait for before the regular answer.
     """
 
     def __init__(self):
@@ -37,6 +37,8 @@ class CountingWorld:
             fault = self.faults[path].pop(0) if self.faults.get(path) else None
         if isinstance(fault, (int, float)):
             time.sleep(fault)
+        elif callable(fault):
+            fault()
         elif fault is not None:
             return fault
         with self.lock:

@@ -11,6 +11,7 @@ from agentgym_jax.client.chat_endpoint import (
     split_url,
 )
 from tests.fake_server import DROP, serving
+from tests.waiting import PATIENCE_S
 
 KEY = "sk-very-secret"
 
@@ -20,8 +21,8 @@ def endpoint(url, key=KEY):
         url,
         key=key,
         key_variable="TEST_KEY",
-        connect_timeout_s=10.0,
-        timeout_s=10.0,
+        connect_timeout_s=PATIENCE_S,
+        timeout_s=PATIENCE_S,
         connections=2,
     )
 

@@ -14,10 +14,15 @@ import pytest
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_jax.client.client import EnvClient, Observation
 from agentgym_jax.client.errors import EnvCause, EnvError
+from tests.waiting import PATIENCE_S
 
 
 def connect(url, environment="textcraft", **options):
-    return EnvClient(url, environment, **{"connect_timeout_s": 2, "step_timeout_s": 2} | options)
+    return EnvClient(
+        url,
+        environment,
+        **{"connect_timeout_s": PATIENCE_S, "step_timeout_s": PATIENCE_S} | options,
+    )
 
 
 def failure(call, *arguments):
@@ -152,8 +157,8 @@ def test_an_error_of_unknown_type_is_classified_by_its_status(server, world):
 
 
 def test_a_slow_answer_is_a_timeout(server, world):
-    world.faults["/step"] = [3.0]  # a client with a longer timeout would get an answer
-    error = failure(connect(server.url, step_timeout_s=0.2).step, 0, "look")
+    world.faults["/step"] = [2 * PATIENCE_S]
+    error = failure(connect(server.url, step_timeout_s=0.2).step, 0, "look")  # reached
     assert error.cause is EnvCause.TIMEOUT
 
 
@@ -174,7 +179,8 @@ def test_a_trickling_body_is_a_timeout_although_no_single_byte_is_late():
 
         threading.Thread(target=trickle, daemon=True).start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        error = failure(connect(url, connect_timeout_s=0.2, step_timeout_s=0.4).step, 0, "look")
+        client = connect(url, connect_timeout_s=0.2, step_timeout_s=0.4)  # reached
+        error = failure(client.step, 0, "look")
     assert error.cause is EnvCause.TIMEOUT
 
 

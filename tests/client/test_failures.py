@@ -14,6 +14,7 @@ from agentgym_jax.jobs.config.sections import plain
 from agentgym_jax.jobs.environments import open_environments
 from agentgym_jax.run_folder import RunFolder
 from configs import common
+from tests.waiting import PATIENCE_S
 
 
 def test_the_breaker_opens_at_its_limit_and_names_causes_and_remedy():
@@ -28,11 +29,12 @@ def test_the_breaker_opens_at_its_limit_and_names_causes_and_remedy():
 
 
 def test_many_failures_at_the_same_time_do_not_open_the_breaker():
-    guard = Breaker(0.05, failures=2)
+    now = [0.0]
+    guard = Breaker(0.05, failures=2, clock=lambda: now[0])
     for _ in range(10):
         guard.fail(EnvError(EnvCause.TIMEOUT, "slow"))
     assert guard.error("the maze failed") is None
-    time.sleep(0.06)
+    now[0] = 0.06
     guard.fail(EnvError(EnvCause.TIMEOUT, "slow"))
     assert guard.error("the maze failed") is not None
 
@@ -52,7 +54,11 @@ def test_a_full_server_does_not_open_the_breaker():
 
 
 def connect(url, **options):
-    return EnvClient(url, "textcraft", **{"connect_timeout_s": 1, "step_timeout_s": 1} | options)
+    return EnvClient(
+        url,
+        "textcraft",
+        **{"connect_timeout_s": PATIENCE_S, "step_timeout_s": PATIENCE_S} | options,
+    )
 
 
 @contextlib.contextmanager
@@ -76,17 +82,17 @@ def served_after(seconds, serve, world, port):
 
 def test_the_wait_for_a_starting_server_logs_one_line(serve, world, free_port, caplog):
     with served_after(0.8, serve, world, free_port) as url:
-        spec = spec_when_ready(connect(url), 20.0)
+        spec = spec_when_ready(connect(url), PATIENCE_S)
     assert spec.name == "textcraft"
     (line,) = caplog.records
     assert f"the textcraft server at {url} does not answer yet" in line.getMessage()
-    assert "20 s" in line.getMessage()
+    assert f"{PATIENCE_S:g} s" in line.getMessage()
 
 
 @pytest.mark.parametrize(
     "before",
     [
-        [1.5],  # seconds before the answer, more than the client's timeout
+        [2 * PATIENCE_S],  # seconds before the answer
         [(503, {"error": "loading", "type": "busy"})] * 3,
         [(502, b"<html>Bad Gateway</html>"), (500, b"Internal Server Error")],
     ],
@@ -94,7 +100,8 @@ def test_the_wait_for_a_starting_server_logs_one_line(serve, world, free_port, c
 )
 def test_a_server_whose_first_answers_are_errors_is_asked_again(server, world, before, caplog):
     world.faults["/spec"] = list(before)
-    assert spec_when_ready(connect(server.url), 20.0).name == "textcraft"
+    client = connect(server.url, step_timeout_s=1.0)  # reached
+    assert spec_when_ready(client, PATIENCE_S).name == "textcraft"
     assert world.count("/spec") > len(before)
     assert len(caplog.records) == 1
 
@@ -102,11 +109,11 @@ def test_a_server_whose_first_answers_are_errors_is_asked_again(server, world, b
 def test_a_broken_connection_is_retried(server, world, drop):
     # the client itself sends each request twice, so two calls fail
     world.faults["/spec"] = [drop] * 4
-    assert spec_when_ready(connect(server.url), 20.0).name == "textcraft"
+    assert spec_when_ready(connect(server.url), PATIENCE_S).name == "textcraft"
 
 
 def test_a_server_that_answers_at_once_logs_nothing(server, caplog):
-    spec_when_ready(connect(server.url), 20.0)
+    spec_when_ready(connect(server.url), PATIENCE_S)
     assert not caplog.records
 
 
@@ -135,7 +142,7 @@ def test_the_error_after_the_patience_names_server_last_error_and_remedy(free_po
 def test_a_permanent_error_is_not_retried(server, world, answer, words):
     world.faults["/spec"] = [answer] * 2
     with pytest.raises(EnvError, match=words) as caught:
-        spec_when_ready(connect(server.url), 20.0)
+        spec_when_ready(connect(server.url), PATIENCE_S)
     assert not isinstance(caught.value, ServerUnavailable)
     assert world.count("/spec") == 1
 
@@ -150,11 +157,11 @@ def test_a_run_waits_for_its_servers_for_the_patience_of_its_pool(
     def open_them(stack, url):
         c = common.base()
         c.environments = dict(textcraft=common.environment(train={}, eval=tasks, url=url))
-        c.client = dict(connect_timeout_s=1.0, step_timeout_s=1.0)
+        c.client = dict(connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S)
         c.pool = dict(
             workers=1,
             max_idle_sessions=1,
-            breaker_patience_s=0.3 if comes_after_s is None else 20.0,
+            breaker_patience_s=0.3 if comes_after_s is None else PATIENCE_S,
         )
         c.rollout = dict(max_parse_errors=1, show_turn_budget="none", system_prompt_mode="none")
         return open_environments(stack, parse_agent(plain(c)), RunFolder(tmp_path))

@@ -16,6 +16,7 @@ from agentgym_jax.client.agentgym_originals.table import ORIGINALS
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import EnvCause, EnvError
 from tests.fake_server import serving
+from tests.waiting import PATIENCE_S
 
 FOLDER = pathlib.Path(__file__).parents[1] / "golden" / "agentgym"
 ENVIRONMENTS = sorted(path.stem for path in FOLDER.glob("*.jsonl"))
@@ -93,7 +94,9 @@ def replaying(environment):
         return status, reply
 
     with serving(answer) as server:
-        client = EnvClient(server.url, environment, connect_timeout_s=5, step_timeout_s=5)
+        client = EnvClient(
+            server.url, environment, connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S
+        )
         try:
             yield client, recording
         finally:
@@ -243,7 +246,9 @@ REFUSED = {
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_recorded_rejections_are_distinguished_from_recorded_observations(environment):
     begins = REFUSED[environment] if environment in REFUSED else ()
-    client = EnvClient("http://127.0.0.1:1", environment, connect_timeout_s=1, step_timeout_s=1)
+    client = EnvClient(
+        "http://127.0.0.1:1", environment, connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S
+    )
     field = TEXT_OF_STEP[environment] if environment in TEXT_OF_STEP else "observation"
     answers = [
         step["resp"][field]

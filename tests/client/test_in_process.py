@@ -10,9 +10,10 @@ from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.embedded import EmbeddedServers
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.in_process import in_process_servers
+from tests.waiting import PATIENCE_S
 
 ENVIRONMENTS = ["textcraft", "babyai", "maze", "wordle"]
-LIMITS = dict(connect_timeout_s=10.0, step_timeout_s=60.0)
+LIMITS = dict(connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S)
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from agentgym_jax.client.embedded import EmbeddedServers
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.client.transport import HttpTransport
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ class LosesAnswers:
 
     def __init__(self, url, lost, cause):
         self._http = HttpTransport(
-            url, connect_timeout_s=5, step_timeout_s=20, token=None, connections=8
+            url, connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S, token=None, connections=8
         )
         self.left, self.cause = lost, cause
         self._lock = threading.Lock()
@@ -44,8 +45,8 @@ def connect(url, lost, cause=EnvCause.CONNECTION):
     return EnvClient(
         url,
         "maze",
-        connect_timeout_s=5,
-        step_timeout_s=20,
+        connect_timeout_s=PATIENCE_S,
+        step_timeout_s=PATIENCE_S,
         transport=LosesAnswers(url, lost, cause),
     )
 
@@ -63,7 +64,7 @@ def test_a_lost_answer_to_create_leaves_no_extra_session(url, lost, cause):
             pool.start(ticket, "maze", ticket)
         playing = set()
         while len(playing) < 4:
-            for reply in pool.poll(10.0):
+            for reply in pool.poll(PATIENCE_S):
                 if reply.error is None:
                     playing.add(reply.ticket)
                 else:
@@ -75,12 +76,14 @@ def test_a_lost_answer_to_create_leaves_no_extra_session(url, lost, cause):
 
 def test_a_create_after_an_announced_restart_has_a_new_request_id(serve, world, free_port):
     with serve(world, free_port) as server:
-        client = EnvClient(server.url, "textcraft", connect_timeout_s=1, step_timeout_s=1)
+        client = EnvClient(
+            server.url, "textcraft", connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S
+        )
         with EnvPool({"textcraft": client}, workers=1, max_idle_sessions=1) as pool:
             world.faults["/create"] = [(500, b"lost")]
             for _ in range(2):
                 pool.start(0, "textcraft", 0)
-                pool.poll(5.0)
+                pool.poll(PATIENCE_S)
                 pool.invalidate("textcraft")
                 pool.finish(0)
         names = [

@@ -10,6 +10,7 @@ from agentgym_jax.jobs.config.sections import ConfigError, plain
 from agentgym_jax.jobs.rl.config import parse
 from configs import common
 from tests.integration import tiny
+from tests.waiting import PATIENCE_S
 
 TASKS = dict(kind="residues", start=0, stop=4, modulus=1, groups=dict(own=0))
 HELD = dict(kind="residues", start=4, stop=5, modulus=1, groups=dict(own=0))
@@ -17,7 +18,7 @@ HELD = dict(kind="residues", start=4, stop=5, modulus=1, groups=dict(own=0))
 
 def client():
     transport = NoServerTransport("own")
-    return EnvClient("none://own", "own", step_timeout_s=1.0, transport=transport)
+    return EnvClient("none://own", "own", step_timeout_s=PATIENCE_S, transport=transport)
 
 
 def test_an_environment_without_a_server_has_no_instructions():
@@ -29,7 +30,7 @@ def test_an_environment_without_a_server_has_no_instructions():
 def test_a_start_without_a_server_is_a_typed_error():
     with EnvPool({"own": client()}, workers=1) as pool:
         pool.start("ticket", "own", 0)
-        (reply,) = pool.poll(10.0)
+        (reply,) = pool.poll(PATIENCE_S)
     assert reply.observation is None
     assert reply.error.cause is EnvCause.PROGRAM
     assert not reply.error.retryable_from_reset

@@ -19,8 +19,9 @@ from agentgym_jax.client.openenv import OpenEnvClient
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.jobs.config.environments import EnvironmentSettings
 from configs import common
+from tests.waiting import PATIENCE_S
 
-LIMITS = dict(connect_timeout_s=10.0, step_timeout_s=30.0)
+LIMITS = dict(connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S)
 NAMES = ["textcraft", "babyai"]
 
 
@@ -145,7 +146,7 @@ def test_a_full_server_is_retried_until_a_session_ends():
         assert (error.value.cause, error.value.kind) == (EnvCause.CAPACITY, ErrorKind.CAPACITY)
         with EnvPool({"textcraft": client}, workers=2, backoff_s=0.01) as pool:
             pool.start("a", "textcraft", 5)
-            assert not pool.poll(0.5)
+            assert not pool.poll(0.5)  # reached
             client.close(held[0])
             (reply,) = pool.poll(60.0)
             assert reply.observation is not None
@@ -238,7 +239,7 @@ def fake(*answers, schema=SCHEMA, greeting=None, **options):
         finally:
             client.disconnect()
             server.shutdown()
-            thread.join(30)
+            thread.join(PATIENCE_S)
 
 
 def test_a_server_without_tasks_gets_the_task_as_seed():
@@ -361,9 +362,10 @@ def test_an_answer_too_many_is_not_taken_for_the_next_one():
 
 
 def test_a_late_answer_ends_the_session():
-    with fake(result(), 0.6, result(1.0, True), step_timeout_s=0.2) as (client, _):
+    with fake(result(), 2 * PATIENCE_S, result(1.0, True)) as (client, _):
         session = client.create()
         client.reset(session, 0)
+        client._step_timeout_s = 0.2  # reached
         for cause in (EnvCause.TIMEOUT, EnvCause.SESSION_LOST):
             with pytest.raises(EnvError) as caught:
                 client.step(session, "a")

@@ -4,6 +4,7 @@ import pytest
 
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import EnvCause, EnvError
+from tests.waiting import PATIENCE_S
 
 
 class Scripted:
@@ -39,7 +40,7 @@ def play(serve):
         server = serve(world)
         running.append(server)
         url = server.__enter__().url
-        options = {"connect_timeout_s": 2, "step_timeout_s": 2} | options
+        options = {"connect_timeout_s": PATIENCE_S, "step_timeout_s": PATIENCE_S} | options
         return EnvClient(url, environment, **options), world
 
     yield start
@@ -303,7 +304,10 @@ def test_the_prefix_may_be_part_of_the_address_as_in_agentgym(serve, environment
     world = Scripted({f"{prefix}/create": {"id": 5}, f"{prefix}/filtered_vocab?id=5": ["panic"]})
     with serve(world) as server:
         client = EnvClient(
-            server.url + address, environment, connect_timeout_s=30, step_timeout_s=30
+            server.url + address,
+            environment,
+            connect_timeout_s=PATIENCE_S,
+            step_timeout_s=PATIENCE_S,
         )
         assert client.create() == 5
 

@@ -9,21 +9,25 @@ import pytest
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import EnvCause, ServerUnavailable
 from agentgym_jax.client.pool import EnvPool, ReplyKind
+from tests.waiting import PATIENCE_S, until
 
 CAPACITY = (503, {"error": "full", "type": "capacity"})
 BUSY = (503, {"error": "in use", "type": "busy"})
 
 
-def make_pool(url, *, step_timeout_s=30.0, **options):
-    client = EnvClient(url, "textcraft", connect_timeout_s=30, step_timeout_s=step_timeout_s)
+def make_pool(url, *, step_timeout_s=PATIENCE_S, **options):
+    client = EnvClient(
+        url, "textcraft", connect_timeout_s=PATIENCE_S, step_timeout_s=step_timeout_s
+    )
     defaults = {"workers": 4, "max_idle_sessions": 8, "backoff_s": 0.01, "backoff_max_s": 0.05}
+    defaults |= {"close_timeout_s": PATIENCE_S}
     return EnvPool({"textcraft": client}, **defaults | options)
 
 
-def collect(pool, count, timeout_s=240.0):
+def collect(pool, count):
     """Polls until `count` replies have arrived; returns them by ticket."""
     replies = {}
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + PATIENCE_S
     while len(replies) < count and time.monotonic() < deadline:
         for reply in pool.poll(deadline - time.monotonic()):
             assert reply.ticket not in replies
@@ -35,13 +39,6 @@ def collect(pool, count, timeout_s=240.0):
 def one(pool):
     (reply,) = collect(pool, 1).values()
     return reply
-
-
-def until(condition, timeout_s=240.0):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_every_ticket_plays_its_own_task(server):
@@ -87,36 +84,35 @@ def test_an_episode_continues_while_another_one_waits(server, world):
         for ticket in ("slow", "quick"):
             pool.start(ticket, "textcraft", 0)
         collect(pool, 2)
-        world.faults = {"/step": [1.0]}
+        quick_is_done = threading.Event()
+        world.faults = {"/step": [quick_is_done.wait]}
         pool.step("slow", "a")
         until(lambda: world.count("/step") == 1)
         for _ in range(5):
             pool.step("quick", "b")
             assert one(pool).ticket == "quick"
+        quick_is_done.set()
         assert one(pool).ticket == "slow"
 
 
-@pytest.mark.slow
 def test_sessions_start_in_parallel(server, world):
-    world.faults = {"/create": [1.5] * 4, "/reset": [1.5] * 4}
+    all_have_come = threading.Barrier(4, timeout=PATIENCE_S)
+    world.faults = {"/create": [all_have_come.wait] * 4, "/reset": [all_have_come.wait] * 4}
     with make_pool(server.url, workers=4) as pool:
-        begin = time.monotonic()
         for ticket in range(4):
             pool.start(ticket, "textcraft", ticket)
         collect(pool, 4)
-        assert time.monotonic() - begin < 9  # one start after another would take 12 s
 
 
-@pytest.mark.slow
 def test_start_and_poll_do_not_block(server, world):
-    world.faults = {"/create": [3.0]}
+    polled = threading.Event()
+    world.faults = {"/create": [polled.wait]}
     with make_pool(server.url, workers=1) as pool:
-        begin = time.monotonic()
         pool.start("a", "textcraft", 0)
         pool.start("b", "textcraft", 1)
         assert pool.poll(0.0) == []
-        assert pool.poll(0.05) == []
-        assert time.monotonic() - begin < 2.5
+        assert pool.poll(0.05) == []  # reached
+        polled.set()
         collect(pool, 2)
 
 
@@ -218,7 +214,7 @@ def test_more_tickets_than_the_server_has_capacity_for_are_all_played(server, wo
             pool.start(ticket, "textcraft", ticket)
         done = set()
         while len(done) < 6:
-            for reply in pool.poll(5.0):
+            for reply in pool.poll(PATIENCE_S):
                 assert reply.error is None
                 if reply.kind is ReplyKind.START:
                     pool.step(reply.ticket, "x")
@@ -231,11 +227,11 @@ def test_more_tickets_than_the_server_has_capacity_for_are_all_played(server, wo
 
 def test_a_start_that_is_refused_for_too_long_is_reported(server, world):
     world.capacity = 0
-    with make_pool(server.url, retry_patience_s=0.2) as pool:
+    with make_pool(server.url, retry_patience_s=0.2) as pool:  # reached
         begin = time.monotonic()
         pool.start("t", "textcraft", 0)
         assert one(pool).error.cause is EnvCause.CAPACITY
-        assert 0.2 <= time.monotonic() - begin < 2
+        assert time.monotonic() - begin >= 0.2
 
 
 def test_a_missing_task_is_not_retried(server, world):
@@ -265,10 +261,9 @@ def test_a_ticket_that_is_finished_early_gives_no_reply_and_leaves_no_session(se
 def test_finishing_a_ticket_drops_its_uncollected_reply(server, world):
     with make_pool(server.url) as pool:
         pool.start("t", "textcraft", 0)
-        until(lambda: world.count("/reset") == 1)
-        time.sleep(0.05)
+        until(lambda: pool._replies)
         pool.finish("t")
-        assert pool.poll(0.1) == []
+        assert pool.poll(0.0) == []
         assert pool.open_sessions == 1
 
 
@@ -288,7 +283,7 @@ def test_invalid_calls_are_refused(server):
 
 
 def test_the_error_for_a_missing_server_names_its_address(free_port):
-    options = {"breaker_failures": 5, "breaker_patience_s": 0.2, "retry_patience_s": 60}
+    options = {"breaker_failures": 5, "retry_patience_s": 60, "breaker_patience_s": 0.2}  # reached
     with make_pool(f"http://127.0.0.1:{free_port}", **options) as pool:
         pool.start("t", "textcraft", 0)
         with pytest.raises(
@@ -301,7 +296,7 @@ def test_the_error_for_a_missing_server_names_its_address(free_port):
 def test_a_server_that_returns_in_time_causes_no_error(serve, world, free_port):
     with make_pool(f"http://127.0.0.1:{free_port}") as pool:
         pool.start("t", "textcraft", 3)
-        assert pool.poll(0.2) == []
+        assert pool.poll(0.2) == []  # reached
         with serve(world, free_port):
             assert one(pool).observation.text == "task 3"
             pool.finish("t")
@@ -314,7 +309,7 @@ def test_after_a_restart_an_old_session_number_never_reaches_a_new_episode(serve
                 pool.start(ticket, "textcraft", 1)
             collect(pool, 2)
         pool.start("new", "textcraft", 2)
-        assert pool.poll(0.2) == []
+        assert pool.poll(0.2) == []  # reached
         fresh = type(world)()  # a new server, which numbers its sessions from 0 again
         with serve(fresh, free_port):
             collect(pool, 1)
@@ -386,16 +381,14 @@ def test_closing_ends_the_session_of_a_ticket_finished_while_queued(server, worl
 
 
 def test_closing_does_not_wait_forever_for_a_hanging_server(server, world):
-    world.faults = {"/step": [20.0], "/close": [20.0] * 10}
-    pool = make_pool(server.url, step_timeout_s=30, close_timeout_s=0.5)
+    world.faults = {"/step": [1e6], "/close": [1e6] * 10}
+    pool = make_pool(server.url, step_timeout_s=1e6, close_timeout_s=0.5)  # reached
     for ticket in range(5):
         pool.start(ticket, "textcraft", ticket)
     collect(pool, 5)
     pool.step(0, "x")
     until(lambda: world.count("/step") == 1)
-    begin = time.monotonic()
     pool.close()
-    assert time.monotonic() - begin < 15
 
 
 def test_poll_raises_an_unexpected_error_of_a_worker(server):
@@ -404,13 +397,17 @@ def test_poll_raises_an_unexpected_error_of_a_worker(server):
         collect(pool, 1)
         pool.step("t", {1, 2})  # a set cannot be encoded as JSON
         with pytest.raises(RuntimeError, match="worker") as caught:
-            pool.poll(5.0)
+            pool.poll(PATIENCE_S)
         assert isinstance(caught.value.__cause__, TypeError)
 
 
 def test_two_environments_share_the_workers(server, world):
-    client = EnvClient(server.url, "babyai", connect_timeout_s=30, step_timeout_s=30)
-    other = EnvClient(server.url, "textcraft", connect_timeout_s=30, step_timeout_s=30)
+    client = EnvClient(
+        server.url, "babyai", connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S
+    )
+    other = EnvClient(
+        server.url, "textcraft", connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S
+    )
     clients = {"babyai": client, "textcraft": other}
     with EnvPool(clients, workers=2, max_idle_sessions=1) as pool:
         pool.start(("t", 0), "textcraft", 1)

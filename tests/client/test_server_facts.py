@@ -16,6 +16,7 @@ from agentgym_jax.client.agentgym_originals.table import ORIGINALS
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.server_facts import ABOVE_ZERO, ServerFacts, from_spec
+from tests.waiting import PATIENCE_S
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "agentgym_environments.md"
 FIFTEEN = {
@@ -105,8 +106,8 @@ def test_an_unsupported_format_is_refused_at_once():
         EnvClient(
             "http://127.0.0.1:1",
             "maze",
-            connect_timeout_s=30,
-            step_timeout_s=30,
+            connect_timeout_s=PATIENCE_S,
+            step_timeout_s=PATIENCE_S,
             action_format="function_calling",
         )
 
@@ -181,7 +182,9 @@ class Chess:
 
 
 def chess_client(url, **options):
-    return EnvClient(url, "chess", **{"connect_timeout_s": 2, "step_timeout_s": 2} | options)
+    return EnvClient(
+        url, "chess", **{"connect_timeout_s": PATIENCE_S, "step_timeout_s": PATIENCE_S} | options
+    )
 
 
 def test_a_server_with_a_spec_needs_no_table_entry(serve):
@@ -254,7 +257,9 @@ def test_a_spec_replaces_rejections_and_instructions_of_the_table(serve):
             return super().answer(path.removeprefix("/maze"), body)
 
     with serve(Prefixed(MAZE)) as server:
-        client = EnvClient(server.url, "maze", connect_timeout_s=30, step_timeout_s=30)
+        client = EnvClient(
+            server.url, "maze", connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S
+        )
         assert client.spec().instructions == "Walk."
         assert client.facts.is_rejection("You cannot go there")
         assert client.facts.reset_key == "game"
@@ -263,7 +268,9 @@ def test_a_spec_replaces_rejections_and_instructions_of_the_table(serve):
 def test_the_action_format_of_a_spec_replaces_that_of_the_table(serve):
     wants_raw = dataclasses.replace(SPEC, name="alfworld", action_format="raw")
     with serve(Chess(wants_raw)) as server:
-        client = EnvClient(server.url, "alfworld", connect_timeout_s=30, step_timeout_s=30)
+        client = EnvClient(
+            server.url, "alfworld", connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S
+        )
         assert client.parse("look").action is None
         client.spec()
         assert client.parse("look").action == "look"
@@ -275,8 +282,8 @@ def test_a_chosen_format_changes_the_instructions_and_the_parser_of_a_server_wit
         client = EnvClient(
             server.url,
             "alfworld",
-            connect_timeout_s=30,
-            step_timeout_s=30,
+            connect_timeout_s=PATIENCE_S,
+            step_timeout_s=PATIENCE_S,
             action_format="code_as_action",
         )
         spec = client.spec()

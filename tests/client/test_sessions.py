@@ -8,6 +8,7 @@ import pytest
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.failures import Breaker
 from agentgym_jax.client.sessions import ServerSessions
+from tests.waiting import PATIENCE_S
 
 
 class Client:
@@ -43,7 +44,7 @@ def refuse():
 @pytest.fixture
 def sessions():
     breaker = Breaker(60.0, failures=20)
-    return ServerSessions(Client(), max_idle=4, breaker=breaker, close_timeout_s=1.0)
+    return ServerSessions(Client(), max_idle=4, breaker=breaker, close_timeout_s=PATIENCE_S)
 
 
 def test_a_refused_call_loses_the_sessions_opened_before_it(sessions):

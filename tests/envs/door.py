@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import pathlib
 import signal
 import time
 
@@ -33,6 +34,10 @@ class Door(Environment):
             raise RuntimeError("hinge broke")
         if word == "sleep":
             time.sleep(float(number))
+        elif word == "hold":  # until the file of this name exists
+            pathlib.Path(f"{number}.began").touch()
+            while not pathlib.Path(number).exists():
+                time.sleep(0.01)
         elif word == "spin":
             while True:
                 pass

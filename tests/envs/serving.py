@@ -10,6 +10,7 @@ from agentgym_envs.base import serve
 from agentgym_envs.base.openenv import server as openenv_server
 from agentgym_envs.base.openenv.application import create_openenv_app
 from agentgym_envs.base.server import create_app
+from tests.waiting import PATIENCE_S
 
 OPTIONS = {
     "compat": False,
@@ -62,7 +63,7 @@ def serving_application(application, answer=serve.answer, **options):
             yield client
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(30)
+        thread.join(PATIENCE_S)
         listener.close()
         assert not thread.is_alive(), "the server did not stop"
         loop.close()

@@ -17,6 +17,7 @@ from agentgym_envs.artifacts import (
     locked,
     signs_of_life,
 )
+from tests.waiting import PATIENCE_S, until
 
 
 def nobody(text):
@@ -46,7 +47,7 @@ def test_concurrent_callers_wait_and_are_notified(tmp_path):
     def slowly(folder):
         builds.append(folder)
         began.set()
-        time.sleep(0.3)
+        until(lambda: len(told) == 2)
         fill(folder)
 
     def ask():
@@ -55,7 +56,7 @@ def test_concurrent_callers_wait_and_are_notified(tmp_path):
 
     threads = [threading.Thread(target=ask) for _ in range(3)]
     threads[0].start()
-    assert began.wait(10)
+    assert began.wait(PATIENCE_S)
     for thread in threads[1:]:
         thread.start()
     for thread in threads:
@@ -89,17 +90,14 @@ def test_a_killed_build_leaves_no_folder_and_the_next_build_cleans_up(tmp_path):
         target=build_once, args=(made, _until_killed, nobody), daemon=True
     )
     child.start()
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("*/half")):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: list(tmp_path.glob("*/half")))
     waiting = threading.Thread(target=build_once, args=(made, fill, nobody))
     waiting.start()  # the waiting build continues as soon as the other process has ended
     assert not made.exists()
     child.kill()
     child.join()
     assert child.exitcode == -signal.SIGKILL
-    waiting.join(60)
+    waiting.join(PATIENCE_S)
     assert names(tmp_path) == ["made"] and names(made) == ["file"]
 
 
@@ -134,9 +132,15 @@ def test_an_artifact_is_filled_in_an_empty_folder_and_appears_complete(tmp_path)
 
 def test_a_silent_build_regularly_reports_that_it_runs(capsys, monkeypatch):
     monkeypatch.setattr(artifacts, "SIGN_S", 0.05)
+    told = []
+
+    def is_told_twice():
+        told.append(capsys.readouterr().err)
+        return "".join(told).count("deep search: still building, ") >= 2
+
     with signs_of_life(announcer("deep search")):
-        time.sleep(0.3)
-    assert capsys.readouterr().err.count("deep search: still building, ") >= 2
+        until(is_told_twice)
+    capsys.readouterr()
     time.sleep(0.1)
     assert not capsys.readouterr().err
 
@@ -147,10 +151,7 @@ def test_a_long_wait_for_a_lock_is_regularly_reported(tmp_path, monkeypatch):
     with locked(tmp_path / "made", nobody):
         waiting = threading.Thread(target=build_once, args=(tmp_path / "made", fill, told.append))
         waiting.start()
-        deadline = time.monotonic() + 30
-        while len(told) < 3:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-    waiting.join(30)
+        until(lambda: len(told) >= 3)
+    waiting.join(PATIENCE_S)
     assert told[1].startswith("still building, ")
     assert names(tmp_path) == ["made"]

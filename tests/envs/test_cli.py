@@ -16,9 +16,9 @@ import requests
 
 from agentgym_envs.__main__ import main
 from agentgym_envs.registry import ENVIRONMENTS
+from tests.waiting import PATIENCE_S, until
 
 READY = re.compile(r"agentgym_envs textcraft ready on (http://127\.0\.0\.1:\d+)\n")
-PATIENCE = 60  # time limit in seconds; imports take long on a busy machine
 # Environment variables that make agentgym_envs importable for processes in other folders.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parents[2] / "envs")}
 
@@ -43,7 +43,7 @@ def running(*options):
 def refused(*options) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "agentgym_envs", *options]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE, env=ENVIRONMENT
+        command, capture_output=True, text=True, timeout=PATIENCE_S, env=ENVIRONMENT
     )
 
 
@@ -52,7 +52,7 @@ def test_a_server_that_is_asked_to_stop_exits_with_zero(number):
     with running() as (process, url), requests.Session() as session:
         assert session.post(f"{url}/create", json={}).json()["id"] == 0
         process.send_signal(number)  # one session and one connection are open
-        rest, errors = process.communicate(timeout=PATIENCE)
+        rest, errors = process.communicate(timeout=PATIENCE_S)
         assert (process.returncode, rest) == (0, ""), errors
 
 
@@ -71,17 +71,19 @@ def test_three_hundred_episodes_leave_no_session():
 def test_an_answer_does_not_wait_for_the_clients_acknowledgement():
     with running() as (_, url), requests.Session() as session:
         session.get(f"{url}/health")
-        waits = []
-        for _ in range(20):
+
+        def is_quick():
             start = time.monotonic()
             session.post(f"{url}/create", json={})
-            waits.append(time.monotonic() - start)
-        assert min(waits) < 0.03  # Nagle's algorithm would add 0.04 s to each request
+            # Nagle's algorithm would add 0.04 s to every request
+            return time.monotonic() - start < 0.03  # reached
+
+        assert any(is_quick() for _ in range(1000))
 
 
 def test_the_option_compat_gives_agentgyms_behaviour():
     with running("--compat") as (_, url):
-        answer = requests.post(f"{url}/step", json={"id": 9, "action": "x"}, timeout=PATIENCE)
+        answer = requests.post(f"{url}/step", json={"id": 9, "action": "x"}, timeout=PATIENCE_S)
         assert (answer.status_code, answer.json()) == (200, {"error": "The id 9 is not valid."})
 
 
@@ -93,7 +95,7 @@ def test_a_server_ends_with_the_process_that_it_was_started_for():
         assert process.poll() is None
         trainer.kill()
         trainer.communicate()
-        process.communicate(timeout=PATIENCE)
+        process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0
 
 
@@ -111,11 +113,8 @@ def test_a_server_ends_when_its_parent_is_killed(tmp_path):
     )
     url = READY.fullmatch(parent.stdout.readline())[1]
     parent.kill()
-    deadline = time.monotonic() + PATIENCE
     with pytest.raises(requests.ConnectionError):
-        while time.monotonic() < deadline:
-            requests.get(f"{url}/health", timeout=PATIENCE)
-            time.sleep(0.2)
+        until(lambda: not requests.get(f"{url}/health", timeout=PATIENCE_S))
     parent.communicate()
 
 
@@ -145,9 +144,9 @@ def test_a_token_file_protects_the_server(tmp_path):
     token = tmp_path / "token"
     token.write_text("s3cret\n")
     with running("--token-file", str(token)) as (_, url):
-        assert requests.get(f"{url}/spec", timeout=PATIENCE).status_code == 401
+        assert requests.get(f"{url}/spec", timeout=PATIENCE_S).status_code == 401
         headers = {"Authorization": "Bearer s3cret"}
-        spec = requests.get(f"{url}/spec", headers=headers, timeout=PATIENCE).json()
+        spec = requests.get(f"{url}/spec", headers=headers, timeout=PATIENCE_S).json()
         assert (spec["name"], spec["num_tasks"]) == ("textcraft", 544)
 
 
@@ -216,7 +215,7 @@ def test_a_module_is_served_under_the_name_of_its_spec(modules):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=modules)
     try:
         ready = re.fullmatch(r"agentgym_envs cave ready on (http\S+)\n", process.stdout.readline())
-        spec = requests.get(f"{ready[1]}/spec", timeout=PATIENCE).json()
+        spec = requests.get(f"{ready[1]}/spec", timeout=PATIENCE_S).json()
         assert (spec["name"], spec["num_tasks"]) == ("cave", 556)
     finally:
         process.kill()

@@ -20,9 +20,10 @@ from agentgym_jax.jobs.config.settings import RolloutSettings
 from agentgym_jax.jobs.environments import open_environments
 from agentgym_jax.run_folder import RunFolder
 from configs import common
+from tests.waiting import PATIENCE_S
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "environments.md"
-LIMITS = dict(connect_timeout_s=10.0, step_timeout_s=60.0)
+LIMITS = dict(connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S)
 
 
 def blocks():

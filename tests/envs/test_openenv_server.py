@@ -19,8 +19,7 @@ from agentgym_envs.base.openenv import messages
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.base.served import load_environment
 from agentgym_envs.registry import ENVIRONMENTS
-
-PATIENCE = 60  # time limit in seconds of each answer
+from tests.waiting import PATIENCE_S
 
 
 class Session:
@@ -34,7 +33,7 @@ class Session:
         return self.receive()
 
     def receive(self):
-        return json.loads(self.websocket.recv(PATIENCE))
+        return json.loads(self.websocket.recv(PATIENCE_S))
 
     def reset(self, **data):
         return self.send({"type": "reset", "data": data})["data"]
@@ -225,7 +224,7 @@ def test_a_full_server_says_so_and_closes_the_connection():
                 answer = Session(second).receive()
                 assert_error(answer, messages.CAPACITY_REACHED, ErrorKind.CAPACITY)
                 with pytest.raises(ConnectionClosed):
-                    second.recv(PATIENCE)
+                    second.recv(PATIENCE_S)
             answer = client.post("/reset", json={"data_idx": 0})
             assert (answer.status_code, answer.json()["type"]) == (503, ErrorKind.CAPACITY)
         assert retried_reset(client)["done"] is False
@@ -233,12 +232,12 @@ def test_a_full_server_says_so_and_closes_the_connection():
 
 def retried_reset(client):
     """Returns the answer to a reset; waits until the server has noticed the end of a session."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         with connected(client) as websocket:
             with contextlib.suppress(ConnectionClosed):  # by a full server, after its error
                 websocket.send('{"type": "reset", "data": {"data_idx": 0}}')
-            answer = json.loads(websocket.recv(PATIENCE))
+            answer = json.loads(websocket.recv(PATIENCE_S))
         if answer["type"] == "observation":
             return answer["data"]
         assert answer["data"]["code"] == messages.CAPACITY_REACHED
@@ -257,7 +256,7 @@ def test_the_end_of_a_connection_releases_its_session(farewell):
                     websocket.send('{"type": "close"}')
                 with pytest.raises(ConnectionClosed):
                     while True:  # the server may have been full
-                        websocket.recv(PATIENCE)
+                        websocket.recv(PATIENCE_S)
             elif farewell == "close frame":
                 websocket.close()
             else:
@@ -270,7 +269,7 @@ def test_a_silent_connection_is_closed():
         with connected(client) as websocket:
             Session(websocket).reset(data_idx=0)
             with pytest.raises(ConnectionClosed):
-                websocket.recv(PATIENCE)
+                websocket.recv(PATIENCE_S)
 
 
 def test_a_message_above_the_limit_ends_the_connection(server):
@@ -279,7 +278,7 @@ def test_a_message_above_the_limit_ends_the_connection(server):
         session.reset(data_idx=0)
         websocket.send(json.dumps({"type": "step", "data": {"text": "x" * 5000}}))
         with pytest.raises(ConnectionClosed) as closed:
-            websocket.recv(PATIENCE)
+            websocket.recv(PATIENCE_S)
         assert closed.value.rcvd.code == 1009
     answer = server.post("/reset", json={"episode_id": "x" * 5000})
     assert (answer.status_code, answer.json()["type"]) == (413, ErrorKind.TOO_LARGE)

@@ -26,6 +26,7 @@ from agentgym_envs.sciworld.jvm import Jvm, find_java
 from agentgym_envs.sciworld.served import REFUSAL, make_served_environment, read_action
 from agentgym_envs.sciworld.simulator import NOTHING_SAID, Simulator, shared_simulator
 from agentgym_envs.sciworld.tasks import TABLE, all_tasks, task_manifest
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -193,7 +194,7 @@ def test_the_java_machine_ends_with_a_killed_process_and_leaves_no_files(tmp_pat
     assert not pathlib.Path(f"/tmp/hsperfdata_{machine.username()}/{machine.pid}").exists()
     python.send_signal(signal.SIGKILL)
     python.communicate()
-    gone, _ = psutil.wait_procs([machine], timeout=10)
+    gone, _ = psutil.wait_procs([machine], timeout=PATIENCE_S)
     assert gone and list(tmp_path.iterdir()) == []
 
 

@@ -8,13 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 from serving import serving
 
 from agentgym_envs.base.protocol import STATUS, ErrorKind
+from tests.waiting import PATIENCE_S, until
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_an_episode_that_cannot_be_replayed_is_reported_and_ends(server):
 
 
 @pytest.mark.slow
-def test_sessions_are_spread_over_workers_and_stay_on_their_worker():
+def test_sessions_are_spread_over_workers_and_stay_on_their_worker(tmp_path):
     with serving("door", workers=2) as client:
         sessions = [started(client) for _ in range(6)]
         pids = [client.get("/state", params={"id": s}).json()["pid"] for s in sessions]
@@ -115,19 +115,22 @@ def test_sessions_are_spread_over_workers_and_stay_on_their_worker():
         assert again == pids
         # A slow step in one worker neither delays nor restarts the other worker.
         with concurrent.futures.ThreadPoolExecutor() as pool:
-            slow = pool.submit(step, client, sessions[0], "sleep 4")
+            slow = pool.submit(step, client, sessions[0], f"hold {tmp_path / 'go'}")
+            until((tmp_path / "go.began").exists)
             other = next(s for s, pid in zip(sessions, pids, strict=True) if pid != pids[0])
             assert step(client, other, "knock").status_code == 200
             assert not slow.done()
+            (tmp_path / "go").touch()
             assert slow.result().status_code == 200
 
 
-def test_a_request_that_waits_too_long_is_busy_and_not_executed():
+def test_a_request_that_waits_too_long_is_busy_and_not_executed(tmp_path):
     with serving("door", busy_seconds=0.2) as client, concurrent.futures.ThreadPoolExecutor() as p:
         slow, other = started(client), started(client)
-        waiting = p.submit(step, client, slow, "sleep 1")
-        time.sleep(0.2)
+        waiting = p.submit(step, client, slow, f"hold {tmp_path / 'go'}")
+        until((tmp_path / "go.began").exists)
         assert error_of(step(client, other, "open")) is ErrorKind.BUSY
+        (tmp_path / "go").touch()
         assert waiting.result().status_code == 200
         assert step(client, other, "knock").json()["observation"] == "1: you did knock"
 
@@ -150,7 +153,7 @@ def test_an_environment_that_cannot_run_gives_an_error_of_one_line():
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         env={**os.environ, "PYTHONPATH": path},
     )
     assert (done.returncode, done.stdout) == (1, "")

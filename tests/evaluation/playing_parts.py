@@ -16,6 +16,7 @@ from agentgym_jax.rollout.agents import TextRows
 from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.rollout.interface import EnvironmentText
 from agentgym_jax.sampling.options import SamplingOptions
+from tests.waiting import PATIENCE_S
 
 CLIENTS = {"expert": ExpertClient, "random": ValidActionsClient, None: EnvClient}
 ALL_TASKS = [Task("maze", i, "maze") for i in range(6)]
@@ -30,7 +31,7 @@ def maze(
     max_attempts=3,
     max_replacements=1,
     client_class=None,
-    patience_s=60.0,
+    patience_s=PATIENCE_S,
     workers=4,
 ):
     """Yields a collector for the maze that runs `agent` or, without one, a scripted agent."""
@@ -38,8 +39,8 @@ def maze(
         client = (client_class or CLIENTS[kind])(
             "http://maze",
             "maze",
-            connect_timeout_s=30.0,
-            step_timeout_s=60.0,
+            connect_timeout_s=PATIENCE_S,
+            step_timeout_s=PATIENCE_S,
             transport=transports["maze"],
         )
         with EnvPool(

@@ -18,6 +18,7 @@ from agentgym_jax.evaluation.agents import (
 )
 from agentgym_jax.trajectory import Outcome, to_record
 from tests.fake_server import DROP, serving
+from tests.waiting import PATIENCE_S
 
 KEY = "sk-very-secret"
 
@@ -63,9 +64,9 @@ def settings(**changes):
         model="",
         key_variable="TEST_ENDPOINT_KEY",
         workers=3,
-        connect_timeout_s=30.0,
+        connect_timeout_s=PATIENCE_S,
         timeout_s=60.0,
-        patience_s=20.0,
+        patience_s=PATIENCE_S,
         send_seed=True,
         max_tokens_field="max_tokens",
     )
@@ -147,7 +148,7 @@ def test_a_closed_agent_sends_no_further_requests(fake):
     while not fake.requests:
         time.sleep(0.01)
     agent.close()
-    thread.join(20.0)
+    thread.join(PATIENCE_S)
     assert ended
 
 
@@ -175,7 +176,7 @@ def test_a_stop_ends_the_wait_for_a_busy_endpoint(fake):
 
 
 def test_an_endpoint_that_keeps_failing_ends_the_evaluation_with_an_error(fake):
-    with playing(fake, model="tiny", patience_s=0.1) as collector:
+    with playing(fake, model="tiny", patience_s=0.1) as collector:  # reached
         fake.faults = [(500, b"broken")] * 50
         with pytest.raises(AgentError, match=r"failed 1 times.*status 500: broken"):
             play(collector, ALL_TASKS[:1], max_turns=1)

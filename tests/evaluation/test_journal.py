@@ -188,7 +188,8 @@ def test_a_resumed_evaluation_with_only_unplayable_tasks_left_writes_scores(
     partial(folder).write_text("".join(lines[:8]))  # the episodes of tasks 0 to 3, two per task
     (folder.path / "scores.json").unlink()
     faulty = stumbling({4: 10**6, 5: 10**6}, ValidActionsClient)
-    document = json.loads(evaluation(folder, client_class=faulty, patience_s=0.2))
+    outage = dict(client_class=faulty, patience_s=0.2)  # reached
+    document = json.loads(evaluation(folder, **outage))
     assert (document["overall"]["tasks"], document["overall"]["invalid"]) == (4, 4)
     assert document["overall"]["outcomes"]["env_error"] == 4
     (told,) = [s for s in report.score_notes(document) if s.startswith("invalid")]

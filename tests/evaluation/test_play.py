@@ -133,7 +133,7 @@ def test_a_sample_whose_environment_keeps_failing_is_replaced():
 @pytest.mark.parametrize("kind", ["expert", "random"])
 def test_an_environment_that_fails_all_episodes_ends_the_evaluation(kind):
     faulty = stumbling({i: 10**6 for i in range(6)}, CLIENTS[kind])
-    with maze(kind, client_class=faulty, patience_s=0.5) as collector:
+    with maze(kind, client_class=faulty, patience_s=0.5) as collector:  # reached
         with pytest.raises(ServerUnavailable, match="no answer"):
             play(collector)
 

@@ -12,6 +12,7 @@ from agentgym_jax.data.tasks import Task
 from agentgym_jax.trajectory import Outcome
 
 ALWAYS = 10**6
+BRIEF_S = 0.2  # patience that the tests reach
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def outcomes(result):
 
 def resumed(finished, client_class, tasks=ALL_TASKS[:5], **options):
     with maze(
-        "expert", client_class=client_class, patience_s=0.2, workers=1, **options
+        "expert", client_class=client_class, patience_s=BRIEF_S, workers=1, **options
     ) as collector:
         return play(collector, tasks, finished=finished)
 
@@ -98,7 +99,7 @@ def test_unplayable_tasks_do_not_keep_others_from_being_played(finished):
 
 def test_episodes_of_this_process_count_like_those_of_an_earlier_one():
     with maze(
-        "expert", client_class=stumbling({3: ALWAYS, 4: ALWAYS}), patience_s=0.2
+        "expert", client_class=stumbling({3: ALWAYS, 4: ALWAYS}), patience_s=BRIEF_S
     ) as collector:
         collector.rows.agent.concurrency = 2
         result = play(collector, ALL_TASKS)
@@ -123,7 +124,7 @@ def test_a_server_without_any_other_success_is_treated_as_failing(finished):
     with pytest.raises(ServerUnavailable):
         resumed({}, stumbling({3: ALWAYS, 4: ALWAYS}), ALL_TASKS[3:5])
     with maze(
-        "expert", client_class=stumbling({0: ALWAYS, 1: ALWAYS}), patience_s=0.2
+        "expert", client_class=stumbling({0: ALWAYS, 1: ALWAYS}), patience_s=BRIEF_S
     ) as collector:
         with pytest.raises(ServerUnavailable):
             play(collector, ALL_TASKS[:2], samples=2, finished={key: trajectory})
@@ -136,7 +137,7 @@ def test_a_task_that_fails_after_an_earlier_success_is_not_an_outage(finished):
     both = finished | {(item, 1): t for (item, _), t in finished.items()}
     del both[shortest.item_id, 1]
     faulty = stumbling({broken: ALWAYS, 4: ALWAYS})
-    with maze("expert", client_class=faulty, patience_s=0.2) as collector:
+    with maze("expert", client_class=faulty, patience_s=BRIEF_S) as collector:
         result = play(collector, [*ALL_TASKS[:3], ALL_TASKS[4]], samples=2, finished=both)
     assert [e.outcome for e in result.sampled].count(Outcome.ENV_ERROR) == 3
 
@@ -162,7 +163,7 @@ def test_a_stop_while_only_failing_tasks_are_left_aborts_the_rest(finished):
         return any(t.outcome is Outcome.ENV_ERROR for t in seen)
 
     faulty = stumbling({3: ALWAYS, 4: ALWAYS})
-    with maze("expert", client_class=faulty, patience_s=0.2, workers=1) as collector:
+    with maze("expert", client_class=faulty, patience_s=BRIEF_S, workers=1) as collector:
         result = play(
             collector, ALL_TASKS[:5], finished=finished, stop=stop, on_episode=seen.append
         )
@@ -173,7 +174,7 @@ def test_a_stop_while_only_failing_tasks_are_left_aborts_the_rest(finished):
 def test_progress_never_decreases_and_ends_complete(finished):
     seen = []
     with maze(
-        "expert", client_class=stumbling({3: ALWAYS, 4: ALWAYS}), patience_s=0.2
+        "expert", client_class=stumbling({3: ALWAYS, 4: ALWAYS}), patience_s=BRIEF_S
     ) as collector:
         play(collector, finished=finished, on_progress=lambda *counts: seen.append(counts[:2]))
     assert seen[-1] == (6, 6) and {total for _, total in seen} == {6}

@@ -15,6 +15,7 @@ from agentgym_jax.rollout.interface import EnvironmentText
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.trajectory import to_record
 from tests.faults.runs import OF_THE_WAY, expected_errors
+from tests.waiting import PATIENCE_S
 
 # All session routes that a scripted agent uses.
 ROUTES = ("/create", "/reset", "/observation", "/expert_action", "/step", "/close")
@@ -37,7 +38,7 @@ class Played:
     errors: collections.Counter
 
 
-def play(url, environment, data_idxs, *, servers=None, together=8, step_timeout_s=5.0):
+def play(url, environment, data_idxs, *, servers=None, together=8, step_timeout_s=PATIENCE_S):
     """Plays one episode per task to its end; returns the results.
 
     Args:
@@ -48,7 +49,9 @@ def play(url, environment, data_idxs, *, servers=None, together=8, step_timeout_
       together: Number of concurrent episodes.
       step_timeout_s: Seconds that the client waits for an answer.
     """
-    client = ExpertClient(url, environment, connect_timeout_s=5.0, step_timeout_s=step_timeout_s)
+    client = ExpertClient(
+        url, environment, connect_timeout_s=PATIENCE_S, step_timeout_s=step_timeout_s
+    )
     agent = ScriptedAgent({environment: ActionFormat.RAW})
     agent.concurrency = together
     sampling = SamplingOptions(temperature=1.0, max_turn_tokens=1, max_tokens=1)

@@ -18,6 +18,7 @@ from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.sources import resolve
 from agentgym_jax.run_folder import RunFolder
 from configs import common
+from tests.waiting import PATIENCE_S
 
 STEPS = 3
 TASKS, GROUP = 4, 2
@@ -40,7 +41,7 @@ def config(url, *, steps=STEPS, **pool):
         c.environments = {
             "tally": common.environment(url=url, train=_tasks(0, 60), eval=_tasks(60, 62))
         }
-    c.client = dict(connect_timeout_s=5.0, step_timeout_s=10.0)
+    c.client = dict(connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S)
     with c.pool.unlocked():
         c.pool.update(workers=8, breaker_failures=4, **pool)
     c.sampler = dict(

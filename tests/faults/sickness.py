@@ -10,10 +10,10 @@ SICK = {
     "no answer in time": lambda route: Fault.STALL,
     "every step an error": lambda route: Fault.ERROR_200 if route == "/step" else None,
 }
-# Timeouts of client and pool that are short enough for a test.
+# Timeouts of client and pool that are short enough for a test that reaches them.
 SICK_OPTIONS = {
-    "client": {"step_timeout_s": 1.0},
-    "pool": {"breaker_patience_s": 2.0, "close_timeout_s": 1.0},
+    "client": {"step_timeout_s": 5.0},  # reached
+    "pool": {"breaker_patience_s": 2.0, "close_timeout_s": 1.0},  # reached
 }
 
 

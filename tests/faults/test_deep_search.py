@@ -56,7 +56,7 @@ def test_no_kind_of_fault_changes_an_episode_and_each_is_counted_by_cause(url, u
         return (next(stall, None) if route == "/step" else None) or deal(route)
 
     with FaultProxy(url, schedule) as proxy:
-        played = play(proxy.url, "searchqa", TASKS, step_timeout_s=3.0)
+        played = play(proxy.url, "searchqa", TASKS, step_timeout_s=15.0)  # reached
     assert played.episodes == undisturbed
     assert_counted(played.errors, proxy.delivered)
     assert set(proxy.injected) == set(Fault)

@@ -80,7 +80,7 @@ def shrink(c):
         c.tokenizer.source = "bytes"
         c.mesh = dict(data=1, fsdp=1, tensor=1, decode_tensor=0)
         c.env_server = dict(transport="inprocess", workers=1)
-        c.client = dict(connect_timeout_s=10.0, step_timeout_s=60.0)
+        c.client = dict(connect_timeout_s=300.0, step_timeout_s=300.0)
         c.pool = dict(workers=4, max_idle_sessions=16, breaker_patience_s=60.0)
         c.sampler = SAMPLER
         c.sampling = dict(temperature=1.0, top_k=0, top_p=1.0, max_turn_tokens=3, max_tokens=256)

@@ -2,7 +2,6 @@
 
 import collections
 import threading
-import time
 import types
 
 import pytest
@@ -15,6 +14,7 @@ from agentgym_jax.jobs.run import StopRequested
 from agentgym_jax.learner.curriculum import AllTasks
 from agentgym_jax.rollout.interface import CollectStatistics
 from agentgym_jax.trajectory import Outcome
+from tests.waiting import until
 
 CONTROLLERS = types.SimpleNamespace(tasks_taken=0, horizons={}, results={})
 
@@ -57,12 +57,6 @@ class Job:
         self.was_stopped = should_stop()
         outcome = Outcome.ABORTED if self.was_stopped else Outcome.FAILURE
         return [types.SimpleNamespace(outcome=outcome)], CollectStatistics(collections.Counter())
-
-
-def until(should_stop):
-    deadline = time.monotonic() + 20
-    while not should_stop() and time.monotonic() < deadline:
-        time.sleep(0.001)
 
 
 def dead(should_stop):

@@ -12,6 +12,7 @@ from agentgym_jax.rollout.interface import CollectStatistics
 from agentgym_jax.trajectory import Outcome
 from tests.builders import trajectory, turn
 from tests.fake_server import serving
+from tests.waiting import PATIENCE_S
 
 KEY = "sk-very-secret"
 
@@ -59,8 +60,8 @@ def make_judge(fake, folder, *, model="grader", rubric="Be brief.", key="", atte
         fake.server.url,
         key=key,
         key_variable="JUDGE_KEY",
-        connect_timeout_s=10.0,
-        timeout_s=20.0,
+        connect_timeout_s=PATIENCE_S,
+        timeout_s=PATIENCE_S,
         connections=workers,
     )
     return Judge(

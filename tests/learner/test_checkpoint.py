@@ -6,7 +6,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 
 import jax
 import numpy as np
@@ -19,6 +18,7 @@ from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
 from tests.builders import pack_sequences, token_sequences
+from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 
@@ -283,9 +283,7 @@ def test_after_a_kill_during_a_save_the_previous_step_is_restored(tmp_path):
     )
     try:
         assert process.stdout.readline() == "writing\n"
-        deadline = time.monotonic() + 60
-        while not any(tmp_path.glob("2.*tmp*/*")) and time.monotonic() < deadline:
-            time.sleep(0.001)
+        until(lambda: any(tmp_path.glob("2.*tmp*/*")))
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     finally:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import time
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +13,7 @@ from agentgym_jax.client.agentgym_originals.table import ORIGINALS
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import ServerUnavailable
 from agentgym_jax.client.pool import EnvPool
+from agentgym_jax.client.transport import HttpTransport
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
@@ -30,9 +30,11 @@ from agentgym_jax.trajectory import Outcome
 from tests.builders import decoder_config
 from tests.fake_server import DROP
 from tests.rollout.world import World
+from tests.waiting import PATIENCE_S
 
 LIMITS = EpisodeLimits(max_turns=3, max_tokens=200, max_parse_errors=0)
 SAMPLING = SamplingOptions(temperature=1.0, max_turn_tokens=6, max_tokens=200)
+PATIENT = dict(connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S)
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +68,7 @@ def collect(
     should_stop=lambda: False,
     make_renderer=ChatRenderer,
     drive=None,
+    transport=None,
     **options,
 ):
     tokenizer = byte_tokenizer()
@@ -80,8 +83,9 @@ def collect(
         stop_ids=renderer.stop_ids,
     )
     sampler.set_params(policy.init(jax.random.key(0)), version=0)
-    client = EnvClient(world.url, "textcraft", connect_timeout_s=5, step_timeout_s=1.0, facts=facts)
-    with EnvPool({"textcraft": client}, workers=8, max_idle_sessions=16, **options) as pool:
+    client = EnvClient(world.url, "textcraft", facts=facts, transport=transport, **PATIENT)
+    options = dict(max_idle_sessions=16, close_timeout_s=PATIENCE_S) | options
+    with EnvPool({"textcraft": client}, workers=8, **options) as pool:
         collector = Collector(
             SampledRows(sampler, renderer, tokenizer.decode),
             pool,
@@ -308,14 +312,14 @@ SICK = {
 @pytest.mark.slow
 @pytest.mark.parametrize("calls", SICK)
 def test_a_temporary_server_failure_loses_no_episode(policy, calm, calls):
-    """Checks a server failure that lasts longer than the attempts of an episode.
+    """Checks a server failure that lasts longer than the attempts of all 12 episodes.
 
     Without patience, the rollout would give up every episode.
     """
-    well = time.monotonic() + 2.0
+    failures = itertools.count()
 
     def fault(task, step, attempt):
-        is_sick = SICK[calls](step) and time.monotonic() < well
+        is_sick = SICK[calls](step) and next(failures) < 40
         return BROKEN["status 500"] if is_sick else None
 
     again, statistics = collect(policy, World(fault), range(6), max_attempts=3)
@@ -330,7 +334,7 @@ def test_a_lasting_server_failure_ends_the_rollout_and_quotes_the_server(policy,
         return (500, {"error": "out of memory"}) if SICK[calls](step) else None
 
     with pytest.raises(ServerUnavailable, match="textcraft server failed every .*out of memory"):
-        collect(policy, World(fault), range(6), breaker_patience_s=1.0)
+        collect(policy, World(fault), range(6), breaker_patience_s=1.0)  # reached
 
 
 def test_a_rollout_without_any_valid_episode_is_an_error(policy):
@@ -344,8 +348,18 @@ def test_a_rollout_without_any_valid_episode_is_an_error(policy):
 
 
 def test_a_hanging_answer_ends_at_the_timeout(policy, calm):
-    hanging = World(delay=lambda task, step: 2.5 if task == 1 and step == 1 else 0.0)
-    again, statistics = collect(policy, hanging, [0, 1], max_attempts=1)
+    hanging = World(delay=lambda task, step: 2 * PATIENCE_S if task == 1 and step == 1 else 0.0)
+
+    class Impatient(HttpTransport):
+        """Waits only a moment for the answers that hang."""
+
+        def exchange(self, method, target, request, timeout_s, request_id=""):
+            if target.endswith("/step") and hanging.sessions[request["id"]][0] == 1:
+                timeout_s = 0.2  # reached
+            return super().exchange(method, target, request, timeout_s, request_id)
+
+    transport = Impatient(hanging.url, token=None, connections=8, **PATIENT)
+    again, statistics = collect(policy, hanging, [0, 1], max_attempts=1, transport=transport)
     assert {t.outcome for t in again if t.item_id == "textcraft_1"} == {Outcome.ENV_ERROR}
     assert statistics.env_errors == {"timeout": 2}
     assert [essence(t) for t in again[:2]] == [essence(t) for t in calm[:2]]

@@ -24,11 +24,11 @@ from agentgym_jax.serving.requests import Generation, Pending
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tool_chat import ToolChat
 from tests.builders import decoder_config
+from tests.waiting import PATIENCE_S
 
 MODEL = "tiny"
 ROWS = 4
 CONTEXT = 256
-WAIT_S = 60.0
 
 
 def tiny_policy(tokenizer):
@@ -58,7 +58,7 @@ class Server:
         self.http, self.backend, self.engine = http, backend, engine
         self.url = http.url
         self.port = int(http.url.rsplit(":", 1)[1])
-        self.web = httpx.Client(base_url=http.url, timeout=WAIT_S)
+        self.web = httpx.Client(base_url=http.url, timeout=PATIENCE_S)
         self._clients = {}
 
     def client(self, path="", key="any"):
@@ -70,7 +70,7 @@ class Server:
     def settings(self, path="", key="any"):
         """Returns the arguments of a client."""
         url = f"{self.url}{path}/v1"
-        return dict(base_url=url, api_key=key, max_retries=0, timeout=WAIT_S)
+        return dict(base_url=url, api_key=key, max_retries=0, timeout=PATIENCE_S)
 
     def close(self):
         """Closes the connections of all clients."""
@@ -79,7 +79,7 @@ class Server:
 
     def connect(self):
         """Returns a plain connection."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_S)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
 
 
 async def _tasks(request):
@@ -197,11 +197,3 @@ class FakeBackend:
 def user(text):
     """Returns the message of a user."""
     return {"role": "user", "content": text}
-
-
-def wait_until(is_true, what):
-    """Waits until a function returns True."""
-    deadline = time.monotonic() + WAIT_S
-    while not is_true():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)

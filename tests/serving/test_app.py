@@ -14,7 +14,8 @@ from agentgym_jax.serving.requests import (
     RequestError,
     Sampling,
 )
-from tests.serving.parts import CONTEXT, MODEL, WAIT_S, FakeBackend, serving, user
+from tests.serving.parts import CONTEXT, MODEL, FakeBackend, serving, user
+from tests.waiting import PATIENCE_S
 
 IDS = {"return_token_ids": True}
 LOOK = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
@@ -127,12 +128,12 @@ def test_streamed_choices_are_those_of_the_whole_answer(served):
 def test_callbacks_never_have_the_last_tokens(served):
     # They could contain a stop string or the name of a stop token, which a stream must not show.
     chat = served.backend.chat(None)
-    whole = chat.submit_tokens([1, 2], Sampling(seed=1, max_tokens=40)).result.result(WAIT_S)
+    whole = chat.submit_tokens([1, 2], Sampling(seed=1, max_tokens=40)).result.result(PATIENCE_S)
     for sampling in (Sampling(seed=1, max_tokens=40), Sampling(seed=1, stop=[whole.text[20]])):
         seen = []
         note = lambda tokens, seen=seen: seen.append(len(tokens))
         pending = chat.submit_tokens([1, 2], sampling, note)
-        result = pending.result.result(WAIT_S)
+        result = pending.result.result(PATIENCE_S)
         assert seen
         assert max(seen) < len(result.token_ids)
 

@@ -22,9 +22,9 @@ from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.text.tool_chat import ToolChat
 from tests.builders import decoder_config
+from tests.waiting import PATIENCE_S
 
 OPTIONS = SamplingOptions(temperature=1.0, max_turn_tokens=6, max_tokens=200)
-WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def user(text):
 
 
 def answer(server, messages, **sampling):
-    return server.chat.submit_chat(messages, [], Sampling(**sampling)).result.result(WAIT_S)
+    return server.chat.submit_chat(messages, [], Sampling(**sampling)).result.result(PATIENCE_S)
 
 
 def converse(server, texts):
@@ -152,7 +152,7 @@ def test_a_conversation_without_its_row_continues_with_the_same_tokens(server):
         server.engine.submit(TokenSequence(episode_key(0, 0, "x", i)), [[1, 2]], OPTIONS)
         for i in range(9)
     ]
-    concurrent.futures.wait([other.result for other in others], WAIT_S)
+    concurrent.futures.wait([other.result for other in others], PATIENCE_S)
     assert sequence.row is None
     messages += [{"role": "assistant", "content": first.text}, user("there is a door")]
     second = answer(server, messages)
@@ -168,7 +168,7 @@ def test_many_concurrent_conversations_are_independent(server):
         for _ in range(3):
             chunk = rng.integers(0, 200, int(rng.integers(1, 30))).tolist()
             pending = server.engine.submit(sequence, [chunk], OPTIONS)
-            found.append(pending.result.result(WAIT_S).token_ids.tolist())
+            found.append(pending.result.result(PATIENCE_S).token_ids.tolist())
         return found
 
     alone = [play(number) for number in range(8)]
@@ -181,7 +181,7 @@ def test_a_stop_string_ends_the_answer_before_it(server):
     options = SamplingOptions(temperature=1.0, max_turn_tokens=40, max_tokens=200)
 
     def sample(sequence, stop):
-        return server.engine.submit(sequence, [[1, 2]], options, stop).result.result(WAIT_S)
+        return server.engine.submit(sequence, [[1, 2]], options, stop).result.result(PATIENCE_S)
 
     whole = sample(TokenSequence(key), [])
     stop = whole.text[5:7]
@@ -191,9 +191,11 @@ def test_a_stop_string_ends_the_answer_before_it(server):
     assert cut.text == whole.text[: whole.text.index(stop)]
     assert cut.token_ids.tolist() == whole.token_ids[: len(cut.token_ids)].tolist()
     # The cache continues after the cut.
-    again = server.engine.submit(sequence, [[5]], options).result.result(WAIT_S)
+    again = server.engine.submit(sequence, [[5]], options).result.result(PATIENCE_S)
     fresh = TokenSequence(key)
-    other = server.engine.submit(fresh, [again.prompt_ids.tolist()], options).result.result(WAIT_S)
+    other = server.engine.submit(fresh, [again.prompt_ids.tolist()], options).result.result(
+        PATIENCE_S
+    )
     assert again.token_ids.tolist() == other.token_ids.tolist()
 
 
@@ -203,7 +205,7 @@ def test_a_cancelled_request_leaves_the_conversation_as_it_was(server):
     pending = server.chat.submit_chat(messages, [], Sampling(max_tokens=150))
     pending.cancel()
     with pytest.raises(concurrent.futures.CancelledError):
-        pending.result.result(WAIT_S)
+        pending.result.result(PATIENCE_S)
     (sequence,) = server.chat.sequences
     assert len(sequence.answers) == 1
     answer(server, messages)
@@ -215,7 +217,7 @@ def test_cancelled_requests_free_all_rows(server):
     for i in range(30):
         pending = server.engine.submit(TokenSequence(episode_key(i, 0, "", 0)), [[1]], OPTIONS)
         pending.cancel()
-        concurrent.futures.wait([pending.result], WAIT_S)
+        concurrent.futures.wait([pending.result], PATIENCE_S)
     assert answer(server, [user("go")]).token_ids.size
 
 
@@ -227,7 +229,7 @@ def test_too_many_requests_are_refused(policy, params, tokenizer):
             TokenSequence(episode_key(0, 0, "", 0)),
             [[1]],
             OPTIONS,
-            on_tokens=lambda tokens: held.wait(WAIT_S),
+            on_tokens=lambda tokens: held.wait(PATIENCE_S),
         )
         refused = 0
         for i in range(4):
@@ -236,7 +238,7 @@ def test_too_many_requests_are_refused(policy, params, tokenizer):
             except OverloadedError:
                 refused += 1
         held.set()
-        first.result.result(WAIT_S)
+        first.result.result(PATIENCE_S)
     assert refused >= 2
 
 
@@ -247,7 +249,7 @@ def test_requests_end_when_the_engine_stops(policy, params, tokenizer):
         # The answer has hundreds of tokens, so it is not complete at once.
         pending = server.engine.submit(TokenSequence(episode_key(0, 0, "", 0)), [[1]], options)
     with pytest.raises(NotServingError):
-        pending.result.result(WAIT_S)
+        pending.result.result(PATIENCE_S)
     with pytest.raises(NotServingError):
         server.engine.submit(TokenSequence(episode_key(0, 0, "", 0)), [[1]], OPTIONS)
 
@@ -262,7 +264,7 @@ def test_an_error_of_the_sampler_reaches_the_owner(policy, params, tokenizer, mo
     with pytest.raises(MemoryError), server.engine.running():
         pending = server.engine.submit(TokenSequence(episode_key(0, 0, "", 0)), [[1]], OPTIONS)
         with pytest.raises(NotServingError):
-            pending.result.result(WAIT_S)
+            pending.result.result(PATIENCE_S)
 
 
 @pytest.mark.parametrize(
@@ -282,9 +284,9 @@ def test_invalid_requests_are_refused_with_a_reason(server, messages, sampling, 
 
 
 def test_token_requests_continue_the_sequence_that_they_extend(server):
-    first = server.chat.submit_tokens([1, 2, 3], Sampling()).result.result(WAIT_S)
+    first = server.chat.submit_tokens([1, 2, 3], Sampling()).result.result(PATIENCE_S)
     prompt = [1, 2, 3, *first.token_ids.tolist(), 9, 9]
-    second = server.chat.submit_tokens(prompt, Sampling()).result.result(WAIT_S)
+    second = server.chat.submit_tokens(prompt, Sampling()).result.result(PATIENCE_S)
     (sequence,) = server.chat.sequences
     assert sequence.tokens == [*prompt, *second.token_ids.tolist()]
 

@@ -169,7 +169,7 @@ def test_a_body_beyond_the_limit_is_refused_and_the_server_lives(served):
 def test_large_wrong_bodies_are_refused_quickly(served, route, body):
     started = time.monotonic()
     refused(served.web.post(route, content=body))
-    assert time.monotonic() - started < 20  # a list of all errors would need gigabytes
+    assert time.monotonic() - started < 120  # a list of all errors would need gigabytes
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [

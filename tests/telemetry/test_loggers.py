@@ -15,6 +15,7 @@ from agentgym_jax.telemetry.loggers import table
 from agentgym_jax.telemetry.loggers.channel import Channel
 from agentgym_jax.telemetry.metrics_file import MetricWriter
 from tests.telemetry import logger_fakes as fakes
+from tests.waiting import PATIENCE_S, until
 
 NAMES = tuple(table.LOGGERS)
 SUCCESS = {"rollout/success": 1.0, "rollout/success/a b": 1.0}
@@ -161,7 +162,7 @@ def test_a_hanging_logger_only_causes_a_bounded_wait_at_the_end(tmp_path):
     for step in range(1, 3000):  # more than the queue can contain
         it.log(step, {"policy/loss": 1.0})
     it.close(0.2)
-    assert time.perf_counter() - started < 60.0
+    assert time.perf_counter() - started < 120.0
     hanging.end.set()
     it._thread.join()
 
@@ -183,11 +184,9 @@ def test_steps_that_did_not_fit_into_the_queue_are_read_from_the_file(tmp_path, 
         for step in range(1, 21):
             it.log(step, writer.write(step, {"policy/loss": 1.0}))
         gate.set()
-        deadline = time.monotonic() + 10
-        while len(steps) < 2 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: len(steps) >= 2)
         it.log(21, writer.write(21, {"policy/loss": 1.0}))
-        it.close(10.0)
+        it.close(PATIENCE_S)
     assert steps == list(range(1, 22))
 
 
@@ -210,9 +209,7 @@ def test_a_logger_that_is_not_finished_in_time_is_named_and_closed_later(
     it = channel(tmp_path, Late)
     values = {"policy/loss": 1.0}
     it.log(1, values)
-    deadline = time.monotonic() + 10
-    while not it._queue.empty() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(it._queue.empty)
     it.log(2, values)
     it.log(3, values)  # the queue has no space left, not even for the end marker
     values["policy/loss"] = 2.0  # a later change must not affect the step that was sent
@@ -220,7 +217,7 @@ def test_a_logger_that_is_not_finished_in_time_is_named_and_closed_later(
         it.close(0.05)
     assert "logger it is not done after 0.05 s and is left behind" in caplog.text
     gate.set()
-    assert closed.wait(10)
+    assert closed.wait(PATIENCE_S)
     assert steps == [(1, 1.0), (2, 1.0), (3, 1.0)]
 
 

@@ -8,6 +8,7 @@ import pytest
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.telemetry.metrics_file import MetricWriter
 from agentgym_jax.viewer.live import LiveRun, LiveServer
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def server(learning_run):
 
 
 def get(server, path, host=None):
-    connection = http.client.HTTPConnection(*server.server_address[:2], timeout=10)
+    connection = http.client.HTTPConnection(*server.server_address[:2], timeout=PATIENCE_S)
     connection.request("GET", path, headers={"Host": host} if host else {})
     answer = connection.getresponse()
     body = answer.read()

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -19,6 +18,7 @@ from agentgym_facts.expert import Expert
 from agentgym_facts.progress import Progress
 from agentgym_facts.questions import KINDS
 from agentgym_facts.understand import understand
+from tests.waiting import until
 
 
 def _missing():
@@ -226,9 +226,7 @@ def test_a_killed_build_leaves_no_corpus_and_the_next_build_cleans_up(tmp_path, 
     command = [sys.executable, "-m", "agentgym_facts", "build"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     parent = store.corpora_folder()
-    deadline = time.monotonic() + 60
-    while not list(parent.glob("*.partial")) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until(lambda: list(parent.glob("*.partial")))
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert list(parent.glob("*.partial")), "killed before it began"

@@ -17,6 +17,7 @@ from agentgym_envs.searchqa.remote import TOKEN_VARIABLE, RetrieverClient, token
 from agentgym_envs.searchqa.retriever import main
 from tests.fake_server import DROP
 from tests.fake_server import serving as serving_fake
+from tests.waiting import PATIENCE_S
 
 for package in ("Stemmer", "tantivy"):
     pytest.importorskip(package, reason='engines need: pip install -e ".[search]"')
@@ -116,7 +117,7 @@ def odd():
         return status, content(request.json()) if callable(content) else content
 
     with serving_fake(answer) as server:
-        yield RetrieverClient(server.url, timeout_s=5), answers
+        yield RetrieverClient(server.url, timeout_s=PATIENCE_S), answers
 
 
 SECRET = "s3cret-of-the-retriever"

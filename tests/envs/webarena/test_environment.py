@@ -4,7 +4,6 @@ import base64
 import json
 import os
 import signal
-import time
 
 import pytest
 
@@ -25,6 +24,7 @@ from serving import serving
 
 from agentgym_envs.webarena.browser.process import BrowserProcess
 from agentgym_envs.webarena.environment import WebArenaEnvironment
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -270,9 +270,7 @@ def kill_a_child_of_this_process():
         and not any(word.startswith(("--type=", "/bin/sh")) for word in child.cmdline())
     ]
     browsers[0].kill()
-    deadline = time.monotonic() + 5
-    while browsers[0].is_running() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: not browsers[0].is_running())
 
 
 def test_shared_resources_start_before_all_workers_and_end_after_them(tmp_path, monkeypatch):

@@ -24,6 +24,7 @@ from agentgym_envs.webarena.tasks import (
     HtmlTarget,
     WebTask,
 )
+from tests.waiting import PATIENCE_S
 
 
 class Site:
@@ -326,7 +327,7 @@ def test_a_page_that_is_still_loading_is_checked_again():
 
     wants = html(HtmlTarget("http://s/x", "", must_include=("done",)))
     assert score(wants, page=Slow("http://s")) == 0.0
-    assert score(wants, page=Slow("http://s"), patience_seconds=5.0) == 1.0
+    assert score(wants, page=Slow("http://s"), patience_seconds=PATIENCE_S) == 1.0
 
 
 def test_functions_get_the_last_address_and_the_page():

@@ -17,6 +17,7 @@ from agentgym_envs.webarena.evaluation.evaluate import evaluate  # noqa: E402
 from agentgym_envs.webarena.evaluation.page import PageError  # noqa: E402
 from agentgym_envs.webarena.tasks import Evaluation, HtmlTarget, WebTask  # noqa: E402
 from tests.fake_server import Request, serving  # noqa: E402
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -125,7 +126,7 @@ def test_a_page_that_loads_late_is_waited_for(process: BrowserProcess, site: str
     target = HtmlTarget(
         f"{site}/slow", "document.querySelector('#p').outerText", exact_match="done"
     )
-    assert score(process, f"{site}/", target, patience_seconds=10.0)[0] == 1.0
+    assert score(process, f"{site}/", target, patience_seconds=PATIENCE_S)[0] == 1.0
 
 
 def test_an_unreachable_site_gives_no_score(process: BrowserProcess, site: str):

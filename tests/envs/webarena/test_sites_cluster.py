@@ -1,6 +1,5 @@
 import os
 import signal
-import time
 import urllib.request
 
 import pytest
@@ -11,21 +10,15 @@ from agentgym_sites import cluster
 from agentgym_sites.cluster import Cluster
 from agentgym_sites.preparation import fingerprint, prepare
 from agentgym_sites.site import end_episode
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow
 
 
 def seconds_of(url, episode):
     request = urllib.request.Request(url, headers={"X-Episode": episode})
-    with urllib.request.urlopen(request, timeout=10) as response:
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
         return int(response.read())
-
-
-def wait_until(condition, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_a_site_is_prepared_once(tmp_path):
@@ -82,7 +75,7 @@ def test_a_dead_site_restarts_with_its_episodes(tmp_path):
         assert [seconds_of(url, "a") for _ in range(3)] == [0, 1, 2]
         assert cluster.running_clusters(tmp_path)[0]["urls"] == sites.urls
         os.kill(sites.pids()["tiny"], signal.SIGKILL)
-        wait_until(lambda: sites.restarts == 1 and sites.is_healthy())
+        until(lambda: sites.restarts == 1 and sites.is_healthy())
         assert seconds_of(url, "a") == 3
         sites.end_episode("a")
         assert seconds_of(url, "a") == 0

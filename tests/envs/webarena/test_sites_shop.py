@@ -19,6 +19,7 @@ from agentgym_sites.preparation import prepare
 from agentgym_sites.shop.site import make_site
 from agentgym_sites.shop.tables import category_path, tables
 from agentgym_sites.site import is_healthy
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +71,7 @@ def test_prices_within_a_category_differ():
 
 def test_a_request_without_an_episode_is_refused(sites):
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(sites.urls["shopping"] + "/catalogue/", timeout=10)
+        urllib.request.urlopen(sites.urls["shopping"] + "/catalogue/", timeout=PATIENCE_S)
     assert refused.value.code == 400
     assert "X-Episode" in refused.value.read().decode()
 
@@ -126,10 +127,10 @@ def test_an_ended_episode_starts_from_the_beginning(sites):
     request = urllib.request.Request(
         sites.urls["shopping"] + "/accounts/login/", headers={"X-Episode": "anew"}
     )
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
         first = response.headers["Set-Cookie"]
     sites.end_episode("anew")
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
         # the episode starts again, so the tokens of the first answer are repeated
         assert response.headers["Set-Cookie"] == first
 
