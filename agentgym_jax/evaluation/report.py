@@ -157,8 +157,9 @@ def _score(row: Mapping[str, Any] | None) -> str:
 def leaderboard(results: Sequence[Result]) -> str:
     """Returns the leaderboard in Markdown: overall success; success and score by environment."""
     names = sorted({name for r in results for name in r.document["environments"]})
+    several = names if len(names) > 1 else []  # the success of a single one is the overall success
     heading = ["agent", "sub-tasks", "tasks", "success %", "invalid"]
-    heading += [f"{name} success %" for name in names] + [f"{name} score" for name in names]
+    heading += [f"{name} success %" for name in several] + [f"{name} score" for name in names]
     rows = []
     for r in sorted(results, key=_rank, reverse=True):
         whole = r.summary["overall"]
@@ -166,7 +167,7 @@ def leaderboard(results: Sequence[Result]) -> str:
         subtasks = f"{r.suite['played_subtasks']} of {NUM_SUBTASKS}" if r.suite else _NONE
         rows.append(
             [r.name, subtasks, str(whole["tasks"]), _success(whole), str(whole["invalid"])]
-            + [*map(_success, cells), *map(_score, cells)]
+            + [*map(_success, cells if several else ()), *map(_score, cells)]
         )
     return markdown_table(heading, rows)
 

@@ -97,7 +97,7 @@ def test_the_page_shows_leakage_and_evaluation_settings(tmp_path):
         tmp_path / "b", GOOD, samples=2, solving=[0], lists=MANIFESTS | {"maze": trained}, mode="x"
     )
     text = results.write([tmp_path / "a", tmp_path / "b"], tmp_path / "r.md", 1, with_plots=False)
-    assert "- tiny: 4 evaluated tasks are of the training split of the manifest, such as" in text
+    assert "- tiny: 4 evaluated tasks are of the manifest's training split; what this" in text
     assert "success without leaked items: 44.4 % of 9 tasks" in text
     assert "- a|b:" not in text and "a\\|b" in text
     assert "Evaluated under other conditions: mode: sampled before, x after." in text
@@ -121,6 +121,9 @@ def test_results_without_common_tasks_are_listed_but_not_compared(tmp_path):
     paths = [str(tmp_path / name) for name in ("a", "b", "c")]
     text = results.write(paths, tmp_path / "r.md", 1, with_plots=False)
     assert "## b against tiny" in text and "## c against" not in text and "| c |" in text
+    assert "| maze success % |" in text
+    alone = results.write(paths[1:2], tmp_path / "alone.md", 1, with_plots=False)
+    assert "| maze success % |" not in alone and "| maze score |" in alone
 
 
 def test_the_comparison_is_paired_by_task_and_names_other_differences(tmp_path):
