@@ -16,7 +16,7 @@ def cost(run: Run, rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     money = float(run.series("judge/cost")[1].sum())
     seconds = _seconds(run)
     found = [
-        ("wall time", seconds and _duration(seconds)),
+        ("time of all steps", seconds and _duration(seconds)),
         ("sampled tokens", _count(sum(row["tokens"] for row in rows))),
         ("trained tokens", _count(trained)),
         ("price of the judge", money and f"{money:.4g}"),

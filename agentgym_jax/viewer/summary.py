@@ -110,7 +110,9 @@ def _facts(run: OpenRun) -> list[tuple[str, str]]:
     if provenance.get("git"):
         dirty = " and changes" if provenance["git"]["dirty"] else ""
         facts.append(("Commit", provenance["git"]["commit"][:10] + dirty))
-    facts.append(("Started", provenance.get("time")))
+    starts = [start["time"] for start in provenance.get("starts", ()) if "time" in start]
+    facts.append(("Started", starts[0] if starts else provenance.get("time")))
+    facts.append(("Resumed", starts[-1] if len(starts) > 1 else None))
     facts.append(("Devices", ", ".join(provenance.get("devices", ()))))
     facts.append(("Time of a step", time_of_a_step(run.metrics)))
     return [(name, str(value)) for name, value in facts if value not in (None, "")]

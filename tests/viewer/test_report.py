@@ -39,6 +39,19 @@ def test_the_page_contains_every_episode_and_the_index(learning_run):
     assert ["algorithm.name", '"grpo"'] in found["index"]["config"]
 
 
+def test_a_resumed_run_shows_its_first_and_its_latest_start(learning_run):
+    times = ["2026-01-01T08:00:00Z", "2026-01-01T09:00:00Z", "2026-01-02T10:00:00Z"]
+    for n, expected in (
+        (1, [["Started", times[0]]]),
+        (3, [["Started", times[0]], ["Resumed", times[2]]]),
+    ):
+        starts = [{"time": time} for time in times[:n]]
+        document = {**starts[-1], "starts": starts}
+        (learning_run / "provenance.json").write_text(json.dumps(document), encoding="utf-8")
+        facts = data(write(learning_run))["index"]["facts"]
+        assert [fact for fact in facts if fact[0] in ("Started", "Resumed")] == expected
+
+
 def test_model_output_cannot_become_markup_of_the_page(learning_run, hostile):
     page = write(learning_run)
     assert "hacked" not in page

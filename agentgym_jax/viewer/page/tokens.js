@@ -3,11 +3,11 @@
 const SHADES = {
   none: { title: "no shading" },
   mask: { title: "mask", words: "trained on (sampled by the policy) · prompt · observation" },
-  logprob: { title: "log-probability", words: "the darker, the less likely it was as sampled" },
+  logprob: { title: "log-probability", words: "the stronger the shade, the less likely the token was as sampled" },
   advantage: { title: "advantage", words: "blue: made more likely · orange: made less likely" },
   credit: { title: "counterfactual credit", words: "blue: raises the success rate · orange: lowers it" },
   kl: { title: "KL from the reference", words: "blue: more likely than under the reference · orange: less" },
-  gap: { title: "sampler-learner gap", words: "the darker, the more the two disagree about it" },
+  gap: { title: "sampler-learner gap", words: "the stronger the shade, the more the two disagree" },
 };
 
 /** Returns the texts of tokens; a character that spans several tokens belongs to the last of them. */

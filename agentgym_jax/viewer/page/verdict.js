@@ -41,9 +41,10 @@ function changeLine(change, words, before, after) {
       el("span", {}, el("strong", {}, wholePercent(change.success_b)), el("small", {}, after))),
     el("p", { class: "difference" },
       el("strong", {}, `${points(change.difference)} points`),
-      el("small", {}, `95 % interval ${points(change.interval[0])} to ${points(change.interval[1])}`),
-      el("small", {}, `${words[change.level][1]}, p ${change.p_value < 0.001 ? "< 0.001" : `= ${short(change.p_value)}`}`)),
-    differencePlot(change));
+      change.tasks < FEW_TASKS ? el("small", {}, "too few tasks for an interval") :
+        [el("small", {}, `95 % interval ${points(change.interval[0])} to ${points(change.interval[1])}`),
+          el("small", {}, `${words[change.level][1]}, p ${change.p_value < 0.001 ? "< 0.001" : `= ${short(change.p_value)}`}`)]),
+    change.tasks < FEW_TASKS ? null : differencePlot(change));
 }
 
 /** Draws a difference and its interval on an axis from -100 to 100 points. */
