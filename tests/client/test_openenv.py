@@ -205,6 +205,8 @@ def fake(*answers, schema=SCHEMA, greeting=None, **options):
     requests, answers = [], list(answers)
     routes = {"/schema": schema, "/metadata": {"name": "Echo", "description": "Say something."}}
 
+    ended = threading.Event()
+
     def process(connection, request):
         if request.path == "/ws":
             return None
@@ -221,7 +223,7 @@ def fake(*answers, schema=SCHEMA, greeting=None, **options):
             requests.append(json.loads(request))
             answer = answers.pop(0)
             while isinstance(answer, (int, float)):
-                time.sleep(answer)
+                ended.wait(answer)
                 answer = answers.pop(0)
             if answer is None:
                 connection.socket.shutdown(2)
@@ -237,6 +239,7 @@ def fake(*answers, schema=SCHEMA, greeting=None, **options):
         try:
             yield client, requests
         finally:
+            ended.set()
             client.disconnect()
             server.shutdown()
             thread.join(PATIENCE_S)
