@@ -17,7 +17,7 @@ from agentgym_jax.text.tool_chat import ToolChat
 # devices need several slices.
 _BUCKETS = ((64, 8), (256, 4), (1024, 2))
 _CPU_BUCKETS = ((16, 1), (64, 1), (256, 1), (1024, 1))
-_KNOWN_PER_ROW = 8  # conversations per row that can be continued
+_KNOWN_PER_ROW = 32  # answers per row that can be continued
 
 
 def load_model(name: str, *, dtype: str = "bfloat16", tensor: int = 1) -> Model:

@@ -62,6 +62,7 @@ class ProgramCollector:
       max_attempts: Maximum number of attempts per sample, including the first.
       max_replacements: Maximum number of replacement samples per episode.
       restart_dead_servers: Function that restarts dead servers.
+      notices: Kinds of warnings that this run has had; each is logged once.
     """
 
     engine: Engine
@@ -75,6 +76,7 @@ class ProgramCollector:
     max_attempts: int
     max_replacements: int
     restart_dead_servers: Callable[[], None]
+    notices: set[str] = dataclasses.field(default_factory=set)
 
     def collect(
         self,
@@ -232,7 +234,8 @@ class _Rollout:
     def _failed(self, index: int, message: str, episode: ProgramEpisode) -> None:
         slot = self._slots[index]
         logging.warning("%s: %s", slot.request.task.item_id, message)
-        decision = self._policy.decide(slot.attempts)
+        # A program that hangs would hang with another sample, too.
+        decision = self._policy.decide(slot.attempts, may_replace=False)
         self._obey(index, decision, episode, Outcome.PROGRAM_ERROR, message)
 
     def _obey(
@@ -254,12 +257,36 @@ class _Rollout:
     def _finish(self, index: int, episode: ProgramEpisode, ending: Ending, message: str) -> None:
         attempts = self._slots[index].attempts.in_all
         trajectory = episode.trajectory(ending, error=message, attempts=attempts)
+        self._note_requests(episode)
         self._done[index] = trajectory
         parse_errors = sum(turn.action is None for turn in trajectory.turns)
         self._statistics.parse_errors += parse_errors
         if self._on_episode is not None:
             self._on_episode(index, trajectory)
         self._on_progress(len(self._done), len(self._slots), self._c.engine.num_sampled)
+
+    def _note_requests(self, episode: ProgramEpisode) -> None:
+        """Counts rewritten histories and replaced parameters; logs the first of each in a run."""
+        item_id, chat = episode.request.task.item_id, episode.chat
+        overridden = episode.overridden
+        self._statistics.forks += chat.num_forks
+        self._statistics.overridden += overridden.total()
+        if chat.num_forks and "fork" not in self._c.notices:
+            self._c.notices.add("fork")
+            logging.warning(
+                "%s: the program has rewritten its history, so a new branch was encoded: %s. The "
+                "metric rollout/forks counts such requests",
+                item_id,
+                chat.first_fork,
+            )
+        if overridden and "overridden" not in self._c.notices:
+            self._c.notices.add("overridden")
+            logging.warning(
+                "%s: requests set %s; the values of config.sampling are used instead, because the "
+                "loss assumes them. The metric rollout/overridden_parameters counts such values",
+                item_id,
+                ", ".join(overridden),
+            )
 
     def _close(self, index: int) -> None:
         """Ends the program of an attempt and frees its rows and its session."""

@@ -1,5 +1,6 @@
 """Episode of an agent program: its conversations, its environment, and its trajectory."""
 
+import collections
 import concurrent.futures
 import dataclasses
 import itertools
@@ -20,16 +21,22 @@ from agentgym_jax.sampling.options import episode_key
 from agentgym_jax.serving.conversations import Conversations
 from agentgym_jax.serving.engine import Answer, Engine, TokenSequence
 from agentgym_jax.serving.requests import (
+    EPISODE_LIMIT,
     NotServingError,
+    OnTokens,
     OverloadedError,
     Pending,
     RequestError,
+    Sampling,
+    answer_name,
 )
+from agentgym_jax.serving.tool_calls import parse_tool_calls
 from agentgym_jax.text.tool_chat import ToolChat
 from agentgym_jax.trajectory import Outcome, Trajectory, Turn
 
-_CANCEL_S = 60.0
-_EPISODE_OVER, _EPISODE_LIMIT = "episode_over", "episode_limit"  # codes of refused requests
+_EPISODE_OVER = "episode_over"  # code of refused requests
+# Parameters of a request that belong to the config, because they change the distribution.
+_OF_CONFIG = ("temperature", "top_k", "top_p", "seed")
 _OVER = "the episode is over; the program should return"
 
 
@@ -80,28 +87,34 @@ class ProgramEpisode:
         self.request = request
         self.env_error: tuple[Reply, EnvError] | None = None
         self.started = time.perf_counter()
+        max_tokens = min(request.sampling.max_tokens, request.limits.max_tokens)
         self.chat = Conversations(
             engine,
             encoder,
-            request.sampling,
+            dataclasses.replace(request.sampling, max_tokens=max_tokens),
             self._make_key,
             max_known=None,
-            max_total_tokens=request.limits.max_tokens,
             on_request=self._count_request,
         )
+        # Requests by the field whose value was replaced by that of the config.
+        self.overridden: collections.Counter[str] = collections.Counter()
         self._pool = pool
         self._text = text
         self._ticket = ticket
         self._pauses = pauses
         self._lock = threading.Lock()
         self._limit: Outcome | None = None  # limit that refused a request
+        self._refusal = ""  # last reason for which a request was refused
         self._is_over = False
         self._num_requests = 0
+        self._wants_turns = False  # True after a request beyond `max_turns`
+        self._numbers = itertools.count()
         self._first: Observation | None = None
         self._last: Observation | None = None
         self._steps: list[_Step] = []
         self._reply: concurrent.futures.Future[Observation] | None = None
-        self._open: list[Pending] = []  # chat requests
+        self._open: set[str] = set()  # names of open chat requests
+        self._overlapping: set[str] = set()  # names of requests that were open with others
 
     @property
     def uses_environment(self) -> bool:
@@ -123,15 +136,24 @@ class ProgramEpisode:
                 self._take_first,
             )
 
-    def act(self, answer: str) -> "concurrent.futures.Future[Observation]":
-        """Sends the action of an answer to the environment."""
+    def act(
+        self, answer: str, response_id: str = "", choice: int = 0
+    ) -> "concurrent.futures.Future[Observation]":
+        """Sends the action of an answer to the environment.
+
+        Args:
+          answer: Text of the answer.
+          response_id: Id of the response with the answer; empty to find the answer by its text.
+          choice: Index of the answer in the response.
+        """
         with self._lock:
             if self._last is None:
                 raise EpisodeEndedError("reset the environment before the first action")
             if self._last.done:
                 raise EpisodeEndedError("the environment has ended the episode; return")
+            name = answer_name(response_id, choice) if response_id else ""
             parsed = self._text.parse(answer)
-            step = _Step(self.chat.last, parsed.action)
+            step = _Step(self._find_answer(answer, name), parsed.action)
             if parsed.action is None:
                 return self._reject(step, parsed.problem or "")
             action = parsed.action
@@ -143,30 +165,111 @@ class ProgramEpisode:
 
             return self._ask(lambda: self._pool.step(self._ticket, action), take)
 
-    def submit_chat(self, *arguments: Any, **options: Any) -> Pending:
+    def _find_answer(self, text: str, name: str) -> Answer | None:
+        """Returns the answer that an action is of; None if the policy has not answered yet.
+
+        Raises:
+          RequestError: The answer is unknown, or could be one of several.
+        """
+        answers = dict(self.chat.answers)
+        if name:
+            if name not in answers:
+                raise RequestError(
+                    f"there is no answer {name!r}; give the id of a response of this episode, and "
+                    "the index of one of its choices",
+                    param="response_id",
+                )
+            return answers[name]
+        taken = [step.after for step in self._steps]
+        same = [a for a in answers.values() if text.strip() in _contents(a.text)]
+        fresh = [a for a in same if not any(a is other for other in taken)]
+        if same:
+            return (fresh or same)[-1]
+        last = next(reversed(answers), "")
+        if last in self._overlapping or len(self._open) > (last in self._open):
+            raise RequestError(
+                "the text is not that of an answer, and several requests were open at the same "
+                "time; name the answer with response_id (and choice)",
+                param="response_id",
+            )
+        return answers.get(last)
+
+    def submit_chat(
+        self,
+        messages: Sequence[Any],
+        tools: Sequence[Any],
+        sampling: Sampling,
+        on_tokens: OnTokens | None = None,
+    ) -> Pending:
         """Implements `requests.Chat.submit_chat`."""
-        return self._submit(self.chat.submit_chat, *arguments, **options)
+        return self._submit(
+            lambda own: self.chat.submit_chat(messages, tools, own, on_tokens), sampling
+        )
 
-    def submit_tokens(self, *arguments: Any, **options: Any) -> Pending:
+    def submit_tokens(
+        self, prompt_ids: Sequence[int], sampling: Sampling, on_tokens: OnTokens | None = None
+    ) -> Pending:
         """Implements `requests.Chat.submit_tokens`."""
-        return self._submit(self.chat.submit_tokens, *arguments, **options)
+        return self._submit(
+            lambda own: self.chat.submit_tokens(prompt_ids, own, on_tokens), sampling
+        )
 
-    def _submit(self, submit: Callable[..., Pending], *arguments: Any, **options: Any) -> Pending:
+    def _submit(self, submit: Callable[[Sampling], Pending], sampling: Sampling) -> Pending:
+        name = sampling.name or f"request {next(self._numbers)}"
+        own = dataclasses.replace(self._override(sampling), name=name)
         try:
-            pending = submit(*arguments, **options)
+            pending = submit(own)
         except RequestError as error:
+            if error.code == EPISODE_LIMIT:
+                error = self._refuse_turn(name, error)
+            self._refusal = str(error)
             if error.code == "context_length_exceeded":
                 self._limit = self._limit or Outcome.CONTEXT_FULL
-            if error.code not in (_EPISODE_LIMIT, _EPISODE_OVER):
+            if error.code not in (EPISODE_LIMIT, _EPISODE_OVER):
                 self._discount()
-            raise
+            raise error from None
         except (OverloadedError, NotServingError):  # the client may repeat the request
             self._discount()
             raise
-        pending.result.add_done_callback(lambda f: self._discount() if f.exception() else None)
-        self._open = [other for other in self._open if not other.result.done()]
-        self._open.append(pending)
+        with self._lock:
+            if self._open:
+                self._overlapping |= {name, *self._open}
+            self._open.add(name)
+
+        def end(future: Any) -> None:
+            with self._lock:
+                self._open.discard(name)
+                self._num_requests -= future.exception() is not None
+
+        pending.result.add_done_callback(end)
         return pending
+
+    def _refuse_turn(self, name: str, error: RequestError) -> RequestError:
+        """Returns the error of a request beyond the turn limit.
+
+        If it is one of several choices, the others are cancelled and the episode goes on.
+        """
+        response = name.rpartition("/")[0]
+        with self._lock:
+            others = [*self._open, *self.chat.answers]
+            if not response or all(o.rpartition("/")[0] != response for o in others):
+                self._wants_turns = True
+                return error
+        return RequestError(
+            f"the request asks for more choices than the episode has turns left, of "
+            f"{self.request.limits.max_turns}; lower n",
+            EPISODE_LIMIT,
+            "n",
+        )
+
+    def _override(self, sampling: Sampling) -> Sampling:
+        """Replaces values that change the distribution of tokens: the learner assumes the config's."""
+        config = vars(self.request.sampling) | {"seed": None}
+        given = {name: getattr(sampling, name) for name in _OF_CONFIG}
+        changed = [name for name, value in given.items() if value not in (None, config[name])]
+        with self._lock:
+            self.overridden.update(changed)
+        return dataclasses.replace(sampling, **dict.fromkeys(_OF_CONFIG))
 
     # The following methods are called by the collector.
 
@@ -192,11 +295,7 @@ class ProgramEpisode:
             reply, self._reply = self._reply, None
         if reply is not None:
             reply.set_exception(EpisodeEndedError(_OVER))
-        for pending in self._open:
-            pending.cancel()
-        # The record must not change any more. The engine answers after its present call at the latest.
-        concurrent.futures.wait([pending.result for pending in self._open], _CANCEL_S)
-        self.chat.close()
+        self.chat.close()  # the record must not change any more
 
     def end(self, result: ProgramResult | None) -> Ending | str:
         """Returns the ending of the episode; a text if the program did not do its work.
@@ -206,10 +305,12 @@ class ProgramEpisode:
         """
         last = self._last
         is_done = last is not None and last.done
-        if last is not None and not is_done and self._num_requests >= self.request.limits.max_turns:
+        is_full = self._num_requests >= self.request.limits.max_turns
+        if is_full and (self._wants_turns or (last is not None and not is_done)):
             self._limit = self._limit or Outcome.HORIZON
-        if not self.chat.sequences and self._limit is None:
-            return "the program made no chat request"
+        if not self.chat.sequences:  # nothing to train, so a score would be a wrong zero or bonus
+            reason = f"its last request was refused: {self._refusal}" if self._refusal else ""
+            return f"the program got no answer; {reason or 'it made no chat request'}"
         if result is None and self._limit is None:
             return "the program failed"
         is_own = result is not None and result.reward is not None
@@ -326,11 +427,10 @@ class ProgramEpisode:
         if self._is_over:
             raise RequestError(_OVER, _EPISODE_OVER)
         if self._limit is not None or self._num_requests >= limits.max_turns:
-            self._limit = self._limit or Outcome.HORIZON
             raise RequestError(
-                f"the episode has reached a limit ({self._limit}; {limits.max_turns} turns at "
-                "most); the program should return",
-                _EPISODE_LIMIT,
+                f"the episode has reached a limit ({self._limit or Outcome.HORIZON}; "
+                f"{limits.max_turns} turns at most); the program should return",
+                EPISODE_LIMIT,
             )
         self._num_requests += 1
 
@@ -368,6 +468,11 @@ class ProgramEpisode:
         answer: concurrent.futures.Future[Observation] = concurrent.futures.Future()
         answer.set_result(dataclasses.replace(self._last, text=problem, reward=0.0, done=False))
         return answer
+
+
+def _contents(text: str) -> tuple[str, str]:
+    """Returns the forms in which clients see the text of an answer."""
+    return text.strip(), parse_tool_calls(text)[0].strip()
 
 
 def _shown(messages: Any, num_answers: int) -> list[Any]:

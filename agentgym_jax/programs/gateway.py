@@ -24,6 +24,8 @@ _NAME_BYTES = 16  # random, so that no program can guess the address of another 
 
 class _ActRequest(wire.Body):
     answer: str
+    response_id: str | None = None
+    choice: int | None = None
 
 
 class Gateway:
@@ -104,7 +106,9 @@ class Gateway:
     async def _act(self, request: Request) -> Response:
         episode = self._find(request.path_params["episode"])
         body: _ActRequest = wire.parse(_ActRequest, await read_body(request))
-        return await _answer(lambda: episode.act(body.answer))
+        return await _answer(
+            lambda: episode.act(body.answer, body.response_id or "", body.choice or 0)
+        )
 
 
 async def _answer(ask: Callable[[], Any]) -> Response:

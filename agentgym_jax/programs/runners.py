@@ -4,8 +4,10 @@ import importlib
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -13,6 +15,16 @@ from typing import Any, Protocol
 
 from agentgym_jax.programs.task import AgentTask, EpisodeOverError, ProgramResult, parse_result
 
+# Replaces itself by the command. Its child process waits until the trainer closes the pipe, by
+# intent or by its own end (kill -9 included), and then kills the process group.
+_LAUNCHER = """
+import os, signal, sys
+if os.fork() == 0:
+    os.read(0, 1)
+    os.killpg(0, signal.SIGKILL)
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
 _SHOWN = 2000  # characters of a command's error output in an error message
 
 
@@ -72,15 +84,22 @@ class FunctionProgram:
 
 
 class CommandProgram:
-    """Command that runs as a process group; its last line of output is the result as JSON."""
+    """Command that runs as a process group; its last line of output is the result as JSON.
+
+    The group ends with this process, however this process ends.
+    """
 
     def __init__(self, command: str, task: AgentTask):
+        """Starts the command; raises FileNotFoundError if there is no such program."""
+        arguments = shlex.split(command)
+        if not arguments or shutil.which(arguments[0]) is None:
+            raise FileNotFoundError(f"no program {' '.join(arguments[:1])!r} that can be executed")
         self._output = tempfile.TemporaryFile()
         self._errors = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
-            shlex.split(command),
+            [sys.executable, "-ISc", _LAUNCHER, *arguments],
             env={**os.environ, **task.to_environ()},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=self._output,
             stderr=self._errors,
             start_new_session=True,
@@ -107,6 +126,8 @@ class CommandProgram:
         except ProcessLookupError:
             pass
         self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
         self._output.close()
         self._errors.close()
 

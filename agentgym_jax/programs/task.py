@@ -85,21 +85,31 @@ class AgentTask:
         """Starts the environment; returns its first observation."""
         return self._post("reset", {})["observation"]
 
-    def act(self, answer: str) -> StepResult:
+    def act(self, answer: str, response_id: str = "", choice: int = 0) -> StepResult:
         """Passes an answer of the model to the environment, which parses its action.
 
         If the answer has no action, the observation describes the problem.
 
+        Args:
+          answer: Text of the answer.
+          response_id: `id` of the response with the answer, which gets the action and its reward.
+            It is only needed if requests are open at the same time and the text was changed.
+          choice: Index of the answer in the response, if it has several.
+
         Raises:
           EpisodeOverError: The episode has ended, such as after an error of the environment.
+          ValueError: It is unknown to which answer the action belongs.
         """
-        return StepResult(**self._post("act", {"answer": answer}))
+        body = {"answer": answer, "response_id": response_id, "choice": choice}
+        return StepResult(**self._post("act", body))
 
     def _post(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         url = f"{self.base_url.removesuffix('/v1')}/environment/{name}"
         response = _http.request("POST", url, json=body, timeout=None)
         if response.status != 200:
-            raise EpisodeOverError(response.json()["error"]["message"])
+            error = response.json()["error"]
+            is_other = error["param"] is not None  # a field of the request is wrong
+            raise (ValueError if is_other else EpisodeOverError)(error["message"])
         return response.json()
 
 

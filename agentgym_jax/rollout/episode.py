@@ -43,8 +43,8 @@ class EpisodeLimits:
 
     Attributes:
       max_turns: Maximum number of turns.
-      max_tokens: Maximum number of tokens of each branch. An agent program may have as many in all
-        branches together.
+      max_tokens: Maximum number of tokens of each branch. An agent program may have as
+        many branches as `max_turns`.
       max_parse_errors: Maximum number of parse errors in an episode; one more ends the episode.
       keep_last_observation: True to record the observation after the last allowed turn, from which
         a critic can estimate the value of the cut episode.

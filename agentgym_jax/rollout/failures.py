@@ -123,11 +123,11 @@ class RetryPolicy:
             return RetryDecision.RESTART
         return self.decide(attempts)
 
-    def decide(self, attempts: Attempts) -> RetryDecision:
+    def decide(self, attempts: Attempts, *, may_replace: bool = True) -> RetryDecision:
         """Returns the decision about an episode that failed alone; counts a replacement."""
         if attempts.of_sample < self._max_attempts:
             return RetryDecision.RESTART
-        if attempts.replacements < self._max_replacements:
+        if may_replace and attempts.replacements < self._max_replacements:
             attempts.replacements += 1
             attempts.of_sample = 0
             return RetryDecision.OTHER_SAMPLE

@@ -29,6 +29,8 @@ class CollectStatistics:
       restarts: Number of episodes restarted after a failure of the environment.
       replaced: Number of episodes replaced by another sample of the same task.
       parse_errors: Number of turns with a parse error.
+      forks: Number of histories that agent programs have rewritten.
+      overridden: Number of sampling parameters of their requests that the config has replaced.
       seconds: Wall time of the whole call, in seconds.
       seconds_env_wait: Part of `seconds` in which the agent had no turn to take.
       judge: Numbers of `requests` to the judge, of episodes with a `cached` score, of `failed`
@@ -40,6 +42,8 @@ class CollectStatistics:
     restarts: int = 0
     replaced: int = 0
     parse_errors: int = 0
+    forks: int = 0
+    overridden: int = 0
     seconds: float = 0.0
     seconds_env_wait: float = 0.0
     judge: collections.Counter = dataclasses.field(default_factory=collections.Counter)

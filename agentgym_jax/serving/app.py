@@ -2,10 +2,13 @@
 
 import asyncio
 import contextlib
-import time
+import dataclasses
+import hashlib
+import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import prometheus_client
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -22,6 +25,7 @@ from agentgym_jax.serving.requests import (
     OverloadedError,
     Pending,
     RequestError,
+    answer_name,
 )
 
 MAX_BODY = 32 * 2**20  # bytes
@@ -178,10 +182,11 @@ class _Served:
         reply = wire.Reply("chat.completion", self._backend.model_name)
 
         def submit(number: int, on_tokens: Any) -> Pending:
-            return chat.submit_chat(messages, tools, body.sampling(number), on_tokens)
+            return chat.submit_chat(messages, tools, body.sampling(number, reply.id), on_tokens)
 
         def choice(number: int, result: Generation) -> dict[str, Any]:
-            prefix = f"{len(result.prompt_ids)}_{number}"
+            ids = np.concatenate([result.prompt_ids, result.token_ids]).tobytes()
+            prefix = f"{hashlib.sha256(ids).hexdigest()[:24]}_{number}"
             message = wire.assistant_message(result.text, has_tools=bool(tools), call_prefix=prefix)
             reason = "tool_calls" if "tool_calls" in message else result.finish_reason
             return {
@@ -217,7 +222,10 @@ class _Served:
 
         def submit(number: int, on_tokens: Any) -> Pending:
             prompt = ids[number // body.n]
-            return chat.submit_tokens(prompt, body.sampling(number % body.n), on_tokens)
+            own = dataclasses.replace(
+                body.sampling(number % body.n), name=answer_name(reply.id, number)
+            )
+            return chat.submit_tokens(prompt, own, on_tokens)
 
         def choice(number: int, result: Generation) -> dict[str, Any]:
             logprobs = None
@@ -228,13 +236,11 @@ class _Served:
                     "top_logprobs": None,
                     "text_offset": None,
                 }
-            prompt_ids = result.prompt_ids.tolist()
             return {
                 "index": number,
                 "text": result.text,
                 "finish_reason": result.finish_reason,
                 "logprobs": logprobs,
-                **({"prompt_token_ids": prompt_ids} if body.return_token_ids else {}),
                 **_ids(body, result),
             }
 
@@ -251,9 +257,10 @@ class _Served:
         body.check()
         self._check_model(body.model)
         chat, options = self._chat(request), body.sampling_params
+        name = f"gen-{uuid.uuid4().hex}"
 
         def submit(number: int, on_tokens: Any) -> Pending:
-            return chat.submit_tokens(body.token_ids, options.sampling(number), on_tokens)
+            return chat.submit_tokens(body.token_ids, options.sampling(number, name), on_tokens)
 
         results = await self._wait(request, _submit_all(submit, options.n))
         choices = [
@@ -269,7 +276,7 @@ class _Served:
         ]
         return JSONResponse(
             {
-                "request_id": f"gen-{time.time_ns()}",
+                "request_id": name,
                 "choices": choices,
                 "prompt_token_ids": body.token_ids,
                 "usage": wire.usage(results, options.n),
@@ -352,7 +359,13 @@ class _Served:
 
 
 def _ids(body: Any, result: Generation) -> dict[str, Any]:
-    return {"token_ids": result.token_ids.tolist()} if body.return_token_ids else {}
+    """Returns the token ids of a choice; all choices of a chat have the same prompt."""
+    if not body.return_token_ids:
+        return {}
+    return {
+        "prompt_token_ids": result.prompt_ids.tolist(),
+        "token_ids": result.token_ids.tolist(),
+    }
 
 
 # Function from the number of a choice and its callback to the submitted request.

@@ -28,7 +28,7 @@ class ModelBackend:
         model_name: str,
         max_known: int,
     ):
-        """Creates the backend; `max_known` conversations can be continued with their cache."""
+        """Creates the backend; `max_known` answers can be continued."""
         self.model_name = model_name
         self.context_length = engine.cache_length
         self.engine = engine

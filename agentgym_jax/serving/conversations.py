@@ -1,16 +1,18 @@
 """Conversations over an engine: a request that extends a known conversation keeps its tokens.
 
 A request whose messages begin with a known conversation and its sampled answer continues that
-sequence: sampled tokens are never encoded again. A request with any other history starts a new
-sequence.
+conversation: sampled tokens are never encoded again. Every answer stays known, so any number of
+requests may continue it. The first one extends its sequence; others begin with a copy of its
+tokens. A request with any other history starts a new sequence.
 """
 
 import concurrent.futures
 import dataclasses
 import hashlib
 import json
+import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.serving.engine import Answer, Engine, TokenSequence
 from agentgym_jax.serving.requests import (
     Generation,
+    NotServingError,
     OnTokens,
     Pending,
     RequestError,
@@ -29,24 +32,40 @@ from agentgym_jax.serving.tool_calls import parse_tool_calls, read_json
 from agentgym_jax.text.tool_chat import ToolChat
 
 Message = Mapping[str, Any]
+_CANCEL_S = 60.0
+_SHOWN = 60  # characters of a message in the description of a rewritten history
 
 
 @dataclasses.dataclass(frozen=True)
 class _Known:
-    """Conversation that ends with a sampled answer; its sequence has no open request."""
+    """End of a sampled answer; the tokens before it never change."""
 
     sequence: TokenSequence
-    messages: tuple[Message, ...]
+    length: int  # tokens of the sequence up to the end of the answer
+    num_messages: int
+    is_stopped: bool  # True if a stop token ended the answer
+    loose: bytes  # digest without the outer whitespace of answers
+
+
+@dataclasses.dataclass(frozen=True)
+class _Encoded:
+    """New tokens of a request, after those of `known`."""
+
+    digest: bytes  # of the request's messages
+    found: _Known | None  # known conversation with which the messages begin
+    known: _Known | None  # None if the template changes its messages, too
+    chunks: list[list[int]]
 
 
 class Conversations:
     """Implements `requests.Chat` for one set of conversations. Thread-safe.
 
     Attributes:
-      sequences: Sequences with an answer in the order of their first request, with the messages of
-        each.
-      num_forks: Number of chat requests with answers in their history that continue no sequence.
-      last: The last answer; None before the first.
+      sequences: Sequences with a known answer in the order of their first answer, with the messages
+        of each; without messages if the number of known answers is limited.
+      answers: All answers by the names of their requests, in order; empty if their number is limited.
+      num_forks: Number of chat histories with answers that continue no sequence.
+      first_fork: First message that differs from the known conversations in the first such history.
     """
 
     def __init__(
@@ -57,7 +76,6 @@ class Conversations:
         make_key: Callable[[int | None, int], np.ndarray],
         *,
         max_known: int | None,
-        max_total_tokens: int | None = None,
         on_request: Callable[[], None] = lambda: None,
     ):
         """Creates an empty set.
@@ -68,9 +86,9 @@ class Conversations:
           defaults: Sampling options of requests that give none; `max_tokens` limits a sequence.
           make_key: Function from the seed of a request and the number of the new sequence to the
             random key of the sequence.
-          max_known: Maximum number of conversations that can be continued; the oldest is dropped.
-            None keeps all.
-          max_total_tokens: Maximum number of tokens of all sequences together; None for no limit.
+          max_known: Maximum number of answers that can be continued; the one that was used least
+            recently is dropped. It bounds the memory, because a sequence without such an answer is
+            dropped, too. None keeps all.
           on_request: Function called before a request; its RequestError refuses the request.
         """
         self._engine = engine
@@ -78,17 +96,20 @@ class Conversations:
         self._defaults = defaults
         self._make_key = make_key
         self._max_known = max_known
-        self._max_total_tokens = max_total_tokens
         self._on_request = on_request
-        # Maximum length of each sequence with an open request.
-        self._reserved: dict[TokenSequence, int] = {}
         self._lock = threading.Lock()
-        # By digest of tools and messages. The oldest is first.
+        self._finished = threading.Condition(self._lock)  # notified at the end of a request
+        # By digest of tools and messages; the one that was used least recently is first.
         self._known: dict[bytes, _Known] = {}
+        self._by_loose: dict[bytes, bytes] = {}  # digests of `_known` by `_Known.loose`
+        self._busy: dict[TokenSequence, Pending] = {}  # open request of each sequence
+        self._is_closed = False
+        self._encoded: _Encoded | None = None  # of the last request
         self._count = 0
         self.sequences: dict[TokenSequence, tuple[Message, ...]] = {}
+        self.answers: dict[str, Answer] = {}
         self.num_forks = 0
-        self.last: Answer | None = None
+        self.first_fork = ""
 
     def submit_chat(
         self,
@@ -102,26 +123,23 @@ class Conversations:
             raise RequestError("messages is empty; give at least one", param="messages")
         options = self._options(sampling)
         messages = [_for_template(message) for message in messages]
+        self._on_request()
+        exact, loose = (_digests(messages, tools, is_loose=is_loose) for is_loose in (False, True))
         with self._lock:
-            self._on_request()
-            digests = _digests(messages, tools)
-            digest = next((d for d in reversed(digests[:-1]) if d in self._known), None)
-            try:
-                known, sequence, chunks = self._prepare(messages, tools, sampling, digest)
-            except ValueError as error:
-                raise RequestError(str(error), param="messages") from error
-            pending = self._submit(sequence, chunks, options, sampling, on_tokens)
-            if known is not None and digest is not None:
-                del self._known[digest]
-            elif any(message["role"] == "assistant" for message in messages):
-                self.num_forks += 1
+            found = self._find(exact[:-1], loose[:-1])
+        try:
+            encoded = self._encode(messages, tools, exact[-1], found)
+        except ValueError as error:
+            raise RequestError(str(error), param="messages") from error
+        sequence, pending = self._submit(
+            encoded.known, encoded.chunks, options, sampling, on_tokens
+        )
 
-        def finish(future: Any) -> None:
-            answer = None if future.exception() else _answer(future.result())
-            after = None if answer is None else _extend(digests[-1], answer)
-            self._finish(sequence, messages, answer, after, restored=(digest, known))
+        def finish(answer: Message) -> None:
+            after = (_extend(d[-1], answer, is_loose=d is loose) for d in (exact, loose))
+            self._store(sequence, (*messages, answer), sampling.name, *after)
 
-        return _after(pending, finish)
+        return _after(pending, self._finisher(sequence, finish))
 
     def submit_tokens(
         self, prompt_ids: Sequence[int], sampling: Sampling, on_tokens: OnTokens | None = None
@@ -136,86 +154,122 @@ class Conversations:
                 f"the prompt has the token id {unknown}; the ids of this model are below {size}",
                 param="prompt",
             )
+        self._on_request()
         with self._lock:
-            self._on_request()
-            extended = [
-                digest
-                for digest, known in self._known.items()
-                if len(known.sequence) < len(prompt)
-                and known.sequence.tokens == prompt[: len(known.sequence)]
-            ]
-            digest = max(extended, key=lambda d: len(self._known[d].sequence), default=None)
-            known = None if digest is None else self._known[digest]
-            sequence = self._new_sequence(sampling) if known is None else known.sequence
-            added = prompt[len(sequence) :]
-            pending = self._submit(sequence, [added], options, sampling, on_tokens)
-            if digest is not None:
-                del self._known[digest]
+            extended = [k for k in self._known.values() if self._is_extended(k, prompt)]
+            known = max(extended, key=lambda k: k.length, default=None)
+            before = () if known is None else self.sequences[known.sequence][: known.num_messages]
+        added = prompt[0 if known is None else known.length :]
         text = {"role": "user", "content": self._engine.decode_text(added)}
-        messages = [*(() if known is None else known.messages), text]
+        sequence, pending = self._submit(known, [added], options, sampling, on_tokens)
 
-        def finish(future: Any) -> None:
-            answer = None if future.exception() else _answer(future.result())
-            after = str(sequence.tokens).encode()  # cannot be the digest of a chat
-            self._finish(sequence, messages, answer, after, restored=(digest, known))
+        def finish(answer: Message) -> None:
+            # Cannot be the digest of a chat.
+            after = hashlib.sha256(b"tokens" + np.asarray(sequence.tokens, "<i4").tobytes())
+            messages = (*before, text, answer)
+            self._store(sequence, messages, sampling.name, after.digest(), after.digest())
 
-        return _after(pending, finish)
+        return _after(pending, self._finisher(sequence, finish))
 
     def close(self) -> None:
-        """Frees the rows of all conversations without an open request."""
-        with self._lock:
-            for known in self._known.values():
-                self._engine.forget(known.sequence)
-            self._known.clear()
+        """Cancels open requests, refuses others, and frees all rows.
 
-    def _prepare(
+        The engine answers after its present call at the latest; then nothing changes any more.
+        """
+        with self._lock:
+            self._is_closed = True
+            for pending in self._busy.values():
+                pending.cancel()
+            self._finished.wait_for(lambda: not self._busy, _CANCEL_S)
+            for sequence in self.sequences:
+                self._engine.forget(sequence)
+
+    def _find(self, exact: Sequence[bytes], loose: Sequence[bytes]) -> _Known | None:
+        """Returns the longest known conversation with which a request begins.
+
+        Clients may strip the answers that they send back. Then the latest conversation counts that
+        is equal except for this whitespace.
+        """
+        for i in reversed(range(len(exact))):
+            key = exact[i] if exact[i] in self._known else self._by_loose.get(loose[i])
+            if key is not None:
+                self._known[key] = self._known.pop(key)
+                return self._known[key]
+        return None
+
+    def _encode(
         self,
         messages: Sequence[Message],
         tools: Sequence[Mapping[str, Any]],
-        sampling: Sampling,
-        digest: bytes | None,
-    ) -> tuple[_Known | None, TokenSequence, list[list[int]]]:
-        """Returns the continued conversation, if any, the sequence, and the tokens to add to it."""
-        if digest is not None:
-            known = self._known[digest]
-            is_stopped = known.sequence.answers[-1].is_stopped
-            num_known = len(known.messages)
-            added = self._encoder.continuation(messages, tools, num_known, is_stopped)
-            if added is not None:
-                return known, known.sequence, [added]
-        return None, self._new_sequence(sampling), self._encoder.opening(messages, tools)
+        digest: bytes,
+        found: _Known | None,
+    ) -> _Encoded:
+        """Returns the new tokens of a request; counts a history that continues no sequence."""
+        last = self._encoded
+        if last is not None and last.digest == digest and last.found is found:
+            return last  # another choice, or a repeated request
+        added = None
+        if found is not None:
+            added = self._encoder.continuation(
+                messages, tools, found.num_messages, found.is_stopped
+            )
+        if found is not None and added is not None:
+            encoded = _Encoded(digest, found, found, [added])
+        else:
+            encoded = _Encoded(digest, found, None, self._encoder.opening(messages, tools))
+            if self._known and any(message["role"] == "assistant" for message in messages):
+                self._count_fork(messages, is_template=found is not None)
+        self._encoded = encoded
+        return encoded
 
-    def _new_sequence(self, sampling: Sampling) -> TokenSequence:
-        return TokenSequence(self._make_key(sampling.seed, self._count), self._count)
+    def _count_fork(self, messages: Sequence[Message], *, is_template: bool) -> None:
+        with self._lock:
+            self.num_forks += 1
+            if self.first_fork or self._max_known is not None:
+                return
+            self.first_fork = (
+                "the chat template writes earlier messages differently when others follow"
+                if is_template
+                else _describe_fork(messages, self.sequences.values())
+            )
+
+    def _is_extended(self, known: _Known, prompt: Sequence[int]) -> bool:
+        tokens = known.sequence.tokens
+        is_end = len(tokens) == known.length and known.sequence not in self._busy
+        return is_end and len(tokens) < len(prompt) and tokens == prompt[: len(tokens)]
 
     def _submit(
         self,
-        sequence: TokenSequence,
-        chunks: Sequence[Sequence[int]],
+        known: _Known | None,
+        chunks: list[list[int]],
         options: SamplingOptions,
         sampling: Sampling,
         on_tokens: OnTokens | None,
-    ) -> Pending:
-        """Submits to the engine within the limit on the tokens of all sequences."""
-        if self._max_total_tokens is not None:
-            lengths = {other: len(other) for other in self.sequences} | self._reserved
-            lengths.pop(sequence, None)
-            left = self._max_total_tokens - sum(lengths.values())
-            options = dataclasses.replace(options, max_tokens=min(options.max_tokens, left))
-        before = sequence.key
-        if sampling.seed is not None:  # holds for continued sequences too
-            sequence.key = self._make_key(sampling.seed, sequence.number)
-        try:
-            pending = self._engine.submit(
-                sequence, chunks, options, sampling.stop, on_tokens, sampling.stop_ids
-            )
-        except Exception:
-            sequence.key = before
-            raise
-        total = len(sequence) + sum(map(len, chunks)) + options.max_turn_tokens
-        self._reserved[sequence] = min(options.max_tokens, total)
-        self._count = max(self._count, sequence.number + 1)
-        return pending
+    ) -> tuple[TokenSequence, Pending]:
+        """Submits new tokens to the engine, after those of a known conversation or a copy of them."""
+        with self._lock:
+            if self._is_closed:
+                raise NotServingError("the conversations are closed")
+            is_free = known is not None and known.sequence not in self._busy
+            if known is not None and is_free and len(known.sequence) == known.length:
+                sequence = known.sequence
+            else:
+                sequence = TokenSequence(self._make_key(sampling.seed, self._count), self._count)
+                if known is not None:
+                    chunks = [known.sequence.tokens[: known.length], *chunks]
+            before = sequence.key
+            if sampling.seed is not None:  # holds for continued sequences too
+                sequence.key = self._make_key(sampling.seed, sequence.number)
+            try:
+                pending = self._engine.submit(
+                    sequence, chunks, options, sampling.stop, on_tokens, sampling.stop_ids
+                )
+            except Exception:
+                sequence.key = before
+                raise
+            self._busy[sequence] = pending
+            self._count = max(self._count, sequence.number + 1)
+        return sequence, pending
 
     def _options(self, sampling: Sampling) -> SamplingOptions:
         """Returns the options of a request; raises RequestError for values out of range."""
@@ -232,34 +286,60 @@ class Conversations:
                 raise RequestError(f"{field}={given[name]!r}: expected {valid}", param=field)
         return dataclasses.replace(self._defaults, **given)
 
-    def _finish(
-        self,
-        sequence: TokenSequence,
-        messages: Sequence[Message],
-        answer: Message | None,
-        after: bytes | None,
-        restored: tuple[bytes | None, _Known | None],
-    ) -> None:
-        """Stores an answered conversation, or restores the one before a failed request."""
-        digest, known = restored
-        with self._lock:
-            self._reserved.pop(sequence, None)
-            if answer is None or after is None:
+    def _finisher(
+        self, sequence: TokenSequence, store: Callable[[Message], None]
+    ) -> Callable[[Any], None]:
+        """Returns the function that ends a request and stores its answer, if it has one."""
+
+        def finish(future: Any) -> None:
+            with self._lock:
+                del self._busy[sequence]
+                self._finished.notify_all()
+                if not future.exception():
+                    store({"role": "assistant", "content": future.result().text})
+                    return
                 if not len(sequence) and self._count == sequence.number + 1:
                     self._count -= 1  # a repeated request gets the same number and random key
-                if digest is not None and known is not None:
-                    self._known[digest] = known
-                return
-            self.last = sequence.answers[-1]
-            self.sequences[sequence] = (*messages, answer)
-            dropped = self._known.pop(after, None)  # two requests may have had the same answer
-            self._known[after] = _Known(sequence, self.sequences[sequence])
-            if self._max_known is not None and len(self._known) > self._max_known:
-                dropped = self._known.pop(next(iter(self._known)))
-            if dropped is not None:
-                self._engine.forget(dropped.sequence)
-                if self._max_known is not None:
-                    del self.sequences[dropped.sequence]
+                self._drop({sequence})
+
+        return finish
+
+    def _store(
+        self,
+        sequence: TokenSequence,
+        messages: tuple[Message, ...],
+        name: str,
+        exact: bytes,
+        loose: bytes,
+    ) -> None:
+        """Stores an answered conversation. Of two with the same texts, the later one counts."""
+        is_stopped = sequence.answers[-1].is_stopped
+        known = _Known(sequence, len(sequence), len(messages), is_stopped, loose)
+        replaced = self._known.pop(exact, None)
+        self._known[exact] = known
+        self._by_loose[loose] = exact
+        if self._max_known is None:
+            self.sequences[sequence] = messages
+            self.answers[name or f"answer {len(self.answers)}"] = sequence.answers[-1]
+            return
+        self.sequences[sequence] = ()
+        dropped = set() if replaced is None else {replaced.sequence}
+        while len(self._known) > self._max_known:
+            first = next(iter(self._known))
+            old = self._known.pop(first)
+            dropped.add(old.sequence)
+            if self._by_loose.get(old.loose) == first:
+                del self._by_loose[old.loose]
+        self._drop(dropped)
+
+    def _drop(self, sequences: set[TokenSequence]) -> None:
+        """Drops those sequences that no request can continue; an episode's are its record."""
+        if self._max_known is None or not sequences:
+            return
+        known = {other.sequence for other in self._known.values()}
+        for sequence in sequences - known - set(self._busy):
+            self._engine.forget(sequence)
+            self.sequences.pop(sequence, None)
 
 
 def _after(pending: Pending, finish: Callable[[Any], None]) -> Pending:
@@ -283,10 +363,6 @@ def _after(pending: Pending, finish: Callable[[Any], None]) -> Pending:
     return Pending(result, pending.cancel)
 
 
-def _answer(result: Generation) -> Message:
-    return {"role": "assistant", "content": result.text}
-
-
 def _for_template(message: Message) -> Message:
     """Returns a message whose tool arguments are objects, as chat templates expect."""
     if not message.get("tool_calls"):
@@ -299,39 +375,70 @@ def _for_template(message: Message) -> Message:
 
 
 def _object(call: Mapping[str, Any]) -> Any:
+    """Returns the arguments of a call as an object; no arguments are an empty one."""
     arguments = call["function"]["arguments"]
-    try:
-        return read_json(arguments) if isinstance(arguments, str) else arguments
-    except ValueError:
-        return arguments
+    if isinstance(arguments, str):
+        try:
+            arguments = read_json(arguments) if arguments.strip() else None
+        except ValueError:
+            return arguments
+    return {} if arguments is None else arguments
 
 
-def _digests(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[bytes]:
+def _digests(
+    messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, is_loose: bool
+) -> list[bytes]:
     """Returns the digest of the tools and the messages up to each message."""
     digest = hashlib.sha256(json.dumps(list(tools), sort_keys=True).encode()).digest()
     found = []
     for message in messages:
-        digest = _extend(digest, message)
+        digest = _extend(digest, message, is_loose=is_loose)
         found.append(digest)
     return found
 
 
-def _extend(digest: bytes, message: Message) -> bytes:
-    return hashlib.sha256(digest + json.dumps(_canonical(message)).encode()).digest()
+def _extend(digest: bytes, message: Message, *, is_loose: bool) -> bytes:
+    form = json.dumps(_canonical(message, is_loose=is_loose))
+    return hashlib.sha256(digest + form.encode()).digest()
 
 
-def _canonical(message: Message) -> list[Any]:
-    """Returns a form that is equal for a sampled answer and for the answer as clients return it."""
+def _canonical(message: Message, *, is_loose: bool = True) -> list[Any]:
+    """Returns a form that is equal for a sampled answer and for the answer as clients return it.
+
+    The loose form of an answer has no outer whitespace.
+    """
     content = message.get("content") or ""
+    others = {k: v for k, v in message.items() if k not in ("role", "content", "tool_calls")}
     if message["role"] != "assistant":
-        return [message["role"], content, message.get("tool_call_id")]
+        return [message["role"], content, sorted(others.items())]
     if "tool_calls" in message and message["tool_calls"]:
         calls = [call["function"] for call in message["tool_calls"]]
     else:
         content, calls = parse_tool_calls(content)
     return [
         "assistant",
-        content.strip(),
+        content.strip() if is_loose else content,
         # Some clients format the JSON of the arguments differently.
         [[call["name"], json.dumps(_object({"function": call}), sort_keys=True)] for call in calls],
+        sorted(others.items()),
     ]
+
+
+def _describe_fork(messages: Sequence[Message], known: Iterable[Sequence[Message]]) -> str:
+    """Returns the first message that differs from the known conversation that is most similar."""
+    given = [_canonical(message) for message in messages]
+    best: list[Any] | None = None
+    count = -1
+    for conversation in known:
+        other = [_canonical(message) for message in conversation]
+        same = len(os.path.commonprefix([given, other]))
+        if same > count:
+            best, count = other, same
+    if best is None or count >= min(len(given), len(best)):
+        return "the messages are the same, but the tools differ, or an answer has been left out"
+    new, old = (json.dumps(form[count], ensure_ascii=False) for form in (given, best))
+    at = len(os.path.commonprefix([new, old]))
+    return (
+        f"message {count} ({messages[count]['role']}) has {new[at : at + _SHOWN]!r} where "
+        f"{old[at : at + _SHOWN]!r} was, after {new[max(0, at - _SHOWN) : at]!r}"
+    )

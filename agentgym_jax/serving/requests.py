@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+EPISODE_LIMIT = "episode_limit"  # code of the error after the last turn of an episode
+
 
 class RequestError(ValueError):
     """A request cannot be served as it is.
@@ -42,6 +44,7 @@ class Sampling:
       stop: Strings that end the text; the text ends before the first of them.
       stop_ids: Token ids that end the text, besides the model's own; the text ends before them.
       seed: Random seed; requests with the same seed and prompt have the same result.
+      name: Name of the answer among those of its episode; empty for none.
     """
 
     temperature: float | None = None
@@ -51,6 +54,12 @@ class Sampling:
     stop: Sequence[str] = ()
     stop_ids: Sequence[int] = ()
     seed: int | None = None
+    name: str = ""
+
+
+def answer_name(response_id: str, choice: int) -> str:
+    """Returns the name of a choice of a response."""
+    return f"{response_id}/{choice}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import BeforeValidator, Field
 
-from agentgym_jax.serving.requests import Generation, RequestError, Sampling
+from agentgym_jax.serving.requests import Generation, RequestError, Sampling, answer_name
 from agentgym_jax.serving.tool_calls import parse_tool_calls
 
 MAX_CHOICES = 128
@@ -105,8 +105,8 @@ class _Common(Body):
     stream_options: _StreamOptions | None = None
     return_token_ids: bool | None = False
 
-    def sampling(self, number: int = 0) -> Sampling:
-        """Returns the sampling parameters of choice `number`."""
+    def sampling(self, number: int = 0, response_id: str = "") -> Sampling:
+        """Returns the sampling parameters of choice `number` of a response."""
         stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
         if any("\ufffd" in word for word in stop):
             raise RequestError(
@@ -123,6 +123,7 @@ class _Common(Body):
             max_tokens=self.max_tokens,
             stop=tuple(stop),
             seed=None if self.seed is None else self.seed + number,
+            name=answer_name(response_id, number) if response_id else "",
         )
 
 
@@ -198,10 +199,10 @@ class CompletionRequest(_Common):
 class _GenerateSampling(_Common):
     stop_token_ids: TokenIds | None = None
 
-    def sampling(self, number: int = 0) -> Sampling:
-        """Returns the sampling parameters of choice `number`."""
+    def sampling(self, number: int = 0, response_id: str = "") -> Sampling:
+        """Returns the sampling parameters of choice `number` of a response."""
         stop_ids = tuple(self.stop_token_ids or ())
-        return dataclasses.replace(super().sampling(number), stop_ids=stop_ids)
+        return dataclasses.replace(super().sampling(number, response_id), stop_ids=stop_ids)
 
 
 class GenerateRequest(Body):
@@ -239,8 +240,9 @@ class Reply:
 
     def __init__(self, kind: str, model: str):
         prefix = {"chat.completion": "chatcmpl", "text_completion": "cmpl"}[kind]
+        self.id = f"{prefix}-{uuid.uuid4().hex}"
         self._head = {
-            "id": f"{prefix}-{uuid.uuid4().hex}",
+            "id": self.id,
             "created": int(time.time()),
             "model": model,
         }

@@ -31,6 +31,11 @@ METRICS: dict[str, Metric] = {
     "rollout/action_tokens_per_turn": Metric("sampled tokens of a turn", "tokens"),
     "rollout/tokens_mean": Metric("all tokens of an episode", "tokens"),
     "rollout/tokens_max": Metric("all tokens of the longest episode", "tokens"),
+    "rollout/branches_mean": Metric("token sequences of an episode", "branches"),
+    "rollout/forks": Metric("histories that an agent program has rewritten", "requests"),
+    "rollout/overridden_parameters": Metric(
+        "sampling parameters of an agent program that the config has replaced", "parameters"
+    ),
     "rollout/episodes": Metric("episodes collected, failed ones included", "episodes"),
     "rollout/outcome/<outcome>": Metric("episodes that ended this way", "episodes"),
     "rollout/invalid_fraction": Metric("episodes left out of the loss", "fraction"),

@@ -1,11 +1,13 @@
 """Agent programs for tests, as functions and as a command."""
 
+import concurrent.futures
 import contextlib
 import itertools
 import json
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 import threading
 import urllib.error
@@ -16,6 +18,11 @@ from agentgym_jax.programs.task import AgentTask
 
 def ask(task, messages, **fields):
     """Sends a chat request; returns the message of the answer."""
+    return ask_whole(task, messages, **fields)["choices"][0]["message"]
+
+
+def ask_whole(task, messages, **fields):
+    """Sends a chat request; returns the answer."""
     body = {"model": task.model, "messages": messages, **fields}
     request = urllib.request.Request(
         f"{task.base_url}/chat/completions",
@@ -23,13 +30,13 @@ def ask(task, messages, **fields):
         {"Content-Type": "application/json"},
     )
     with urllib.request.urlopen(request, timeout=120) as answer:
-        return json.load(answer)["choices"][0]["message"]
+        return json.load(answer)
 
 
-def try_to_ask(task, messages):
+def try_to_ask(task, messages, **fields):
     """Sends a chat request that may be refused."""
     with contextlib.suppress(urllib.error.HTTPError):
-        ask(task, messages)
+        ask(task, messages, **fields)
 
 
 def user(text):
@@ -43,16 +50,16 @@ def one_turn(task):
     return float(task.data_idx % 2 == 0)
 
 
-def summariser(task):
+def summariser(task, **fields):
     """Replaces its history after two turns by a summary."""
     messages = [user(f"task {task.data_idx}")]
     for _ in range(2):
-        messages += [ask(task, messages), user("go on")]
+        messages += [ask(task, messages, **fields), user("go on")]
     summary = [
         user("so far: " + messages[1]["content"][:5]),
         {"role": "assistant", "content": "ok"},
     ]
-    ask(task, [*summary, user("what now?")])
+    ask(task, [*summary, user("what now?")], **fields)
     return {"reward": 0.5, "success": True}
 
 
@@ -154,6 +161,34 @@ def persistent(task):
     return 1.0
 
 
+def wide(task):
+    """Asks for more choices than the episode has turns, and then for as many as it has."""
+    try_to_ask(task, [user("hello")], n=8)
+    ask(task, [user("hello")], n=task.max_turns)
+    return 1.0
+
+
+def only_wide(task):
+    """Asks for more choices than the episode has turns; returns a reward without an answer."""
+    try_to_ask(task, [user("hello")], n=8)
+    return 0.5
+
+
+def cold(task):
+    """Is a `summariser` with other sampling parameters than those of the config."""
+    options = {"temperature": 0.0 if task.data_idx else 0.3, "top_p": 0.5, "seed": 3}
+    return summariser(task, **options)
+
+
+def repeats(task):
+    """Sends each request twice, as after a lost answer, and continues the second answer."""
+    messages = [user(f"task {task.data_idx}")]
+    for _ in range(2):
+        ask(task, messages)
+        messages += [ask(task, messages), user("go on")]
+    return 1.0
+
+
 def long_prompt(task):
     """Sends more than fits the context."""
     ask(task, [user("hello")])
@@ -184,6 +219,32 @@ def two_conversations(task):
         if result.done:
             break
     return 0.25
+
+
+def two_at_once(task):
+    """Has two requests open, and acts on the first answer after the second has arrived."""
+    task.reset()
+    with concurrent.futures.ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(
+            lambda text: ask_whole(task, [user(text)]), (f"one {task.data_idx}", "two")
+        )
+    texts = [answer["choices"][0]["message"]["content"] for answer in (first, second)]
+    if task.data_idx % 2:
+        task.act(texts[0])
+    else:
+        with contextlib.suppress(ValueError):
+            task.act("neither of them")
+            raise AssertionError("the answer is ambiguous")
+        task.act(f"{texts[0]}!", response_id=first["id"])
+    return {"reward": 0.0, "success": texts[0] != texts[1]}
+
+
+def with_child(task):
+    """Writes its process number and that of a child to the file PIDS, and waits."""
+    ask(task, [user("hello")])
+    child = subprocess.Popen(["sleep", "300"])
+    pathlib.Path(os.environ["PIDS"]).write_text(f"{os.getpid()} {child.pid}")
+    child.wait()
 
 
 if __name__ == "__main__":

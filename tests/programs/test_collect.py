@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import pathlib
+import subprocess
 import sys
 import time
 import types
@@ -35,7 +36,7 @@ from agentgym_jax.trajectory import Outcome, TokenSource
 from tests.builders import decoder_config
 from tests.programs import programs
 from tests.rollout.world import World
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 LIMITS = EpisodeLimits(max_turns=3, max_tokens=240, max_parse_errors=0)
 SAMPLING = SamplingOptions(temperature=1.0, max_turn_tokens=6, max_tokens=240)
@@ -84,6 +85,7 @@ class Setup:
         group=1,
         limits=LIMITS,
         max_attempts=1,
+        max_replacements=0,
         timeout_s=PATIENCE_S,
         transport=None,
         should_stop=lambda: False,
@@ -107,7 +109,7 @@ class Setup:
         ) as pool:
             shared = dict(
                 max_attempts=max_attempts,
-                max_replacements=0,
+                max_replacements=max_replacements,
                 restart_dead_servers=lambda: None,
             )
             texts = {"textcraft": TEXT}
@@ -249,6 +251,96 @@ def test_an_episode_whose_program_fails_is_invalid(setup):
     assert (episodes[1].attempts, statistics.restarts) == (2, 1)
 
 
+def test_more_choices_than_turns_are_refused_without_ending_the_episode(setup):
+    episodes, _ = setup.play(function(programs.wide))
+    assert [t.outcome for t in episodes] == [Outcome.SUCCESS] * 4
+    assert [(len(t.turns), len(t.branches)) for t in episodes] == [(3, 3)] * 4
+
+
+def test_an_episode_without_an_answer_is_never_a_reward(setup):
+    with pytest.raises(ServerUnavailable, match="got no answer; .* more choices than .* lower n"):
+        setup.play(function(programs.only_wide))
+
+
+def test_a_program_does_not_change_the_distribution(setup, caplog):
+    plain, _ = setup.play(function(programs.summariser), group=2)
+    with caplog.at_level("WARNING"):
+        cold, statistics = setup.play(function(programs.cold), group=2)
+    for ours, theirs in zip(plain, cold, strict=True):
+        assert ours.tokens.tolist() == theirs.tokens.tolist()
+    assert statistics.overridden == 8 * 3 * 3  # episodes, requests, parameters
+    assert sum("requests set temperature, top_p, seed" in line for line in caplog.messages) == 1
+
+
+def test_rewritten_histories_are_counted_and_the_first_is_shown(setup, caplog):
+    with caplog.at_level("WARNING"):
+        _, statistics = setup.play(function(programs.summariser))
+    assert statistics.forks == 4
+    (warning,) = [line for line in caplog.messages if "rewritten its history" in line]
+    assert "message 0 (user) has 'so far" in warning
+    assert "where 'task " in warning
+
+
+def test_a_repeated_request_continues_the_same_tokens(setup):
+    limits = dataclasses.replace(LIMITS, max_turns=4)
+    episodes, statistics = setup.play(function(programs.repeats), limits=limits)
+    assert statistics.forks == 0
+    for episode in episodes:
+        assert len(episode.turns) == 4
+        sampled = [episode.tokens[turn.action_start : turn.action_stop] for turn in episode.turns]
+        starts = [branch.start for branch in episode.branches]
+        # The second and third branch begin with copies of the first branch's or of each other's
+        # tokens: each sampled token is trained once.
+        assert int(episode.action_mask.sum()) == sum(map(len, sampled))
+        assert len(starts) == 3
+
+
+def test_an_action_belongs_to_the_answer_that_it_names(setup):
+    episodes, _ = setup.play(function(programs.two_at_once))
+    assert any(t.success for t in episodes)
+    for episode in episodes:
+        if not episode.success:
+            continue  # both answers have the same text
+        (first,) = [t for t in episode.turns if t.observation]
+        suffix = "" if int(episode.item_id.rpartition("_")[2]) % 2 else "!"
+        assert first.action == (first.text.strip() + suffix).encode().hex()
+
+
+def test_a_failing_program_costs_no_other_samples(policy):
+    setup = Setup(policy, World())
+    episodes, statistics = setup.play(
+        function(programs.crash_sometimes), (0, 1), max_attempts=2, max_replacements=1
+    )
+    assert episodes[1].attempts == 2
+    assert statistics.replaced == 0
+
+
+def test_a_command_and_its_children_end_with_a_killed_trainer(tmp_path):
+    code = (
+        "import sys, time; from agentgym_jax.programs.runners import CommandProgram;"
+        "from agentgym_jax.programs.task import AgentTask;"
+        "CommandProgram(sys.argv[1], AgentTask('', '', '', '', 0, 0, 0, ''));"
+        "print('started', flush=True); time.sleep(300)"
+    )
+    script = tmp_path / "child.sh"
+    script.write_text(
+        f"sleep 300 & echo $$ $! > {tmp_path}/pids.new; mv {tmp_path}/pids.new {tmp_path}/pids; wait"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, f"bash {script}"]) as trainer:
+        pids = tmp_path / "pids"
+        until(pids.exists, "the command has started")
+        trainer.kill()
+    until(lambda: not any(map(is_running, pids.read_text().split())), "the command has ended")
+
+
+def is_running(pid):
+    """Returns True for a process that is neither gone nor a zombie."""
+    try:
+        return "State:\tZ" not in pathlib.Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
 @pytest.mark.parametrize("program", [function(programs.hang), command("hang")], ids=["f", "c"])
 def test_a_hanging_program_ends_at_its_timeout(setup, monkeypatch, program):
     late_s = [0.0]  # the clock jumps once the other program has ended
@@ -284,11 +376,13 @@ def test_a_request_beyond_the_context_ends_the_episode(setup):
     assert [len(t.turns) for t in episodes] == [1] * 4
 
 
-def test_the_branches_of_an_episode_together_respect_its_token_limit(setup):
+def test_each_branch_of_an_episode_respects_its_token_limit(setup):
     limits = dataclasses.replace(LIMITS, max_tokens=30)
-    episodes, _ = setup.play(function(programs.parallel), (0, 1), limits=limits)
-    assert all(len(t.tokens) <= 30 for t in episodes)
+    episodes, _ = setup.play(function(programs.endless), (0, 1), limits=limits)
     assert {t.outcome for t in episodes} == {Outcome.CONTEXT_FULL}
+    episodes, _ = setup.play(function(programs.parallel), (0, 1), limits=limits)
+    assert {t.outcome for t in episodes} == {Outcome.SUCCESS}
+    assert all(b.stop - b.start <= 30 < len(t.tokens) for t in episodes for b in t.branches)
 
 
 def test_a_failing_environment_is_an_environment_error(policy):
