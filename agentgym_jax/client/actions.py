@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from agentgym_jax.client import calls
 from agentgym_jax.client.calls import Function, ParseError
+from agentgym_jax.text.thinking import split_thinking
 
 
 class ActionFormat(enum.StrEnum):
@@ -37,6 +38,7 @@ class ActionRules:
         action is the group of the last match, otherwise the whole text.
       block_problem: Message to the agent if no match of `block` is found.
       functions: Functions by name, for the formats in which an action is a call.
+      ignores_thinking: True if thinking is no part of a raw action. AgentGym's servers expect it.
     """
 
     format: ActionFormat
@@ -46,6 +48,7 @@ class ActionRules:
     block: str = ""
     block_problem: str = ""
     functions: Mapping[str, Function] = dataclasses.field(default_factory=dict)
+    ignores_thinking: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +71,6 @@ LONG_ACTION = (
     "of at most {limit} characters."
 )
 
-_THINKING_END = "</think>"
 _MARKER = re.compile(r"(?<!\w)Action:")
 _THOUGHT = re.compile(r"(?<!\w)Thought:")
 
@@ -76,10 +78,10 @@ _THOUGHT = re.compile(r"(?<!\w)Thought:")
 def parse_action(text: str, rules: ActionRules) -> ParsedAction:
     """Parses the action in a model's text and cleans it by the rules of one environment.
 
-    The whole text is sent in the raw format; in the others, text up to `</think>` is ignored.
+    Thinking is ignored, except in a raw text without a `block` for one of AgentGym's servers.
     """
-    if rules.format is not ActionFormat.RAW:
-        text = text.rpartition(_THINKING_END)[2]
+    if rules.format is not ActionFormat.RAW or rules.block or rules.ignores_thinking:
+        text = split_thinking(text)[1]
     has_marker = rules.format in (ActionFormat.REACT, ActionFormat.REACT_OR_BARE)
     try:
         if has_marker:

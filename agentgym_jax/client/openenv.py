@@ -327,7 +327,7 @@ class OpenEnvClient(EnvClient):
         )
         facts = from_spec(spec).in_format(chosen)
         limit = server.actions.max_characters
-        rules = dataclasses.replace(facts.actions, max_characters=limit)
+        rules = dataclasses.replace(facts.actions, max_characters=limit, ignores_thinking=True)
         self._facts = dataclasses.replace(facts, actions=rules)
         return dataclasses.replace(spec, action_format=str(chosen))
 

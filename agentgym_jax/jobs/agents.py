@@ -221,6 +221,7 @@ def _collect_programs(
 ) -> ProgramCollector:
     """Returns the collector of an agent program; one program runs per row of the sampler."""
     engine = Engine(sampler, model.tokenizer.decode, max_waiting=_MAX_WAITING * sampler.rows)
+    encoder = ToolChat(model.renderer, model.tokenizer)
     start: Start
     if program.function:
         start = functools.partial(FunctionProgram, load_function(program.function))
@@ -228,8 +229,8 @@ def _collect_programs(
         start = functools.partial(CommandProgram, program.command)
     return ProgramCollector(
         engine=engine,
-        gateway=Gateway(engine, model.tokenizer),
-        encoder=ToolChat(model.renderer, model.tokenizer),
+        gateway=Gateway(engine, model.tokenizer, tool_form=encoder.form),
+        encoder=encoder,
         pool=environments.pool,
         environments=environments.texts,
         start=start,

@@ -181,7 +181,7 @@ class ProgramEpisode:
                 )
             return answers[name]
         taken = [step.after for step in self._steps]
-        same = [a for a in answers.values() if text.strip() in _contents(a.text)]
+        same = [a for a in answers.values() if text.strip() in self._contents(a.text)]
         fresh = [a for a in same if not any(a is other for other in taken)]
         if same:
             return (fresh or same)[-1]
@@ -193,6 +193,10 @@ class ProgramEpisode:
                 param="response_id",
             )
         return answers.get(last)
+
+    def _contents(self, text: str) -> tuple[str, str]:
+        """Returns the forms in which clients see the text of an answer."""
+        return text.strip(), parse_tool_calls(text, self.chat.form)[0].strip()
 
     def submit_chat(
         self,
@@ -468,11 +472,6 @@ class ProgramEpisode:
         answer: concurrent.futures.Future[Observation] = concurrent.futures.Future()
         answer.set_result(dataclasses.replace(self._last, text=problem, reward=0.0, done=False))
         return answer
-
-
-def _contents(text: str) -> tuple[str, str]:
-    """Returns the forms in which clients see the text of an answer."""
-    return text.strip(), parse_tool_calls(text)[0].strip()
 
 
 def _shown(messages: Any, num_answers: int) -> list[Any]:

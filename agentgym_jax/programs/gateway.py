@@ -18,6 +18,7 @@ from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.http_server import HttpServer
 from agentgym_jax.serving.requests import Chat, RequestError
 from agentgym_jax.text.tokenizer import Tokenizer
+from agentgym_jax.text.tool_chat import ToolForm
 
 _NAME_BYTES = 16  # random, so that no program can guess the address of another episode
 
@@ -39,8 +40,19 @@ class Gateway:
 
     model_name = "policy"
 
-    def __init__(self, engine: Engine, tokenizer: Tokenizer, host: str = "127.0.0.1"):
-        """Creates the server; `serving` starts it on a free port of `host`."""
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizer: Tokenizer,
+        host: str = "127.0.0.1",
+        *,
+        tool_form: ToolForm | None = None,
+    ):
+        """Creates the server; `serving` starts it on a free port of `host`.
+
+        `tool_form` is the form of tool calls in answers; None for the usual one.
+        """
+        self.tool_form = tool_form or ToolForm()
         self.context_length = engine.cache_length
         self._engine = engine
         self._tokenizer = tokenizer
@@ -85,6 +97,10 @@ class Gateway:
     def decode(self, ids: Sequence[int]) -> str:
         """Implements `Backend.decode`."""
         return self._tokenizer.decode(ids)
+
+    def token_bytes(self, token: int) -> bytes:
+        """Implements `Backend.token_bytes`."""
+        return self._tokenizer.token_bytes(token)
 
     def load(self) -> tuple[int, int]:
         """Implements `Backend.load`."""

@@ -1,15 +1,17 @@
 """HTTP application of a served policy: OpenAI's routes, for all clients or for one episode."""
 
 import asyncio
+import concurrent.futures
 import contextlib
 import dataclasses
 import hashlib
 import uuid
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import prometheus_client
+from absl import logging
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -27,10 +29,12 @@ from agentgym_jax.serving.requests import (
     RequestError,
     answer_name,
 )
+from agentgym_jax.text.tool_chat import ToolForm
 
 MAX_BODY = 32 * 2**20  # bytes
 _MAX_UNREAD = 8 * MAX_BODY  # bytes of a longer body that are read so that its sender gets an answer
 _MAX_TOKEN_CHARACTERS = 256  # no token of a usual vocabulary is longer
+_MAX_UNKNOWN = 100  # unknown fields of requests that are logged
 _EPISODE = "/episodes/{episode}"  # prefix of the routes of one episode
 _TOO_LARGE = "too_large"  # code of the error that is answered with 413
 _WATCH_S = 0.2  # interval at which a connection is checked, in seconds
@@ -46,10 +50,12 @@ class Backend(Protocol):
     Attributes:
       model_name: Name of the model in answers.
       context_length: Maximum number of tokens of a conversation.
+      tool_form: Form of tool calls in sampled text.
     """
 
     model_name: str
     context_length: int
+    tool_form: ToolForm
 
     def chat(self, episode: str | None) -> Chat:
         """Returns the conversations of an episode; None for those of all other clients.
@@ -63,6 +69,9 @@ class Backend(Protocol):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of token ids."""
+
+    def token_bytes(self, token: int) -> bytes:
+        """Returns the bytes of a token."""
 
     def load(self) -> tuple[int, int]:
         """Returns the number of sampling and of waiting requests."""
@@ -82,6 +91,7 @@ def make_app(backend: Backend, *, token: str = "", routes: Sequence[Route] = ())
     for prefix in ("", _EPISODE):
         own += [
             Route(f"{prefix}/v1/models", served.models),
+            Route(f"{prefix}/v1/models/{{name:path}}", served.model),
             Route(f"{prefix}/v1/chat/completions", served.chat, methods=["POST"]),
             Route(f"{prefix}/v1/completions", served.complete, methods=["POST"]),
             Route(f"{prefix}/inference/v1/generate", served.generate, methods=["POST"]),
@@ -138,6 +148,8 @@ class _Served:
 
     def __init__(self, backend: Backend):
         self._backend = backend
+        self._unknown: set[str] = set()  # unknown fields that were logged
+        self._encoding = asyncio.Lock()
         self.registry = prometheus_client.CollectorRegistry()
         make = {"registry": self.registry}
         self._prompt = prometheus_client.Counter(
@@ -163,23 +175,41 @@ class _Served:
 
     async def models(self, request: Request) -> Response:
         self._chat(request)
-        model = {
+        return JSONResponse({"object": "list", "data": [self._describe_model()]})
+
+    async def model(self, request: Request) -> Response:
+        self._chat(request)
+        name = request.path_params["name"]
+        if name != self._backend.model_name:
+            message = (
+                f"there is no model {name[:100]!r}; this server has {self._backend.model_name!r}"
+            )
+            error = wire.error_body(message, "not_found_error", "model_not_found", "model")
+            return JSONResponse(error, 404)
+        return JSONResponse(self._describe_model())
+
+    def _describe_model(self) -> dict[str, Any]:
+        return {
             "id": self._backend.model_name,
             "object": "model",
             "created": 0,
             "owned_by": "agentgym_jax",
             "max_model_len": self._backend.context_length,
         }
-        return JSONResponse({"object": "list", "data": [model]})
 
     async def chat(self, request: Request) -> Response:
-        body: wire.ChatRequest = wire.parse(wire.ChatRequest, await read_body(request))
-        body.check()
-        self._check_model(body.model)
-        chat, tools = self._chat(request), body.plain_tools()
-        messages = [message.plain() for message in body.messages]
-        self._check_length(message["content"] for message in messages)
+        raw, chat = await read_body(request), self._chat(request)
+
+        def read() -> tuple[wire.ChatRequest, list[dict[str, Any]], list[dict[str, Any]]]:
+            body: wire.ChatRequest = self._parse(wire.ChatRequest, raw)
+            messages = [message.plain(i) for i, message in enumerate(body.messages)]
+            tools = body.plain_tools()
+            self._check_size([messages, tools], len(messages) + len(tools))
+            return body, messages, tools
+
+        body, messages, tools = await self._run(read)
         reply = wire.Reply("chat.completion", self._backend.model_name)
+        form = self._backend.tool_form if body.may_call else None
 
         def submit(number: int, on_tokens: Any) -> Pending:
             return chat.submit_chat(messages, tools, body.sampling(number, reply.id), on_tokens)
@@ -187,7 +217,7 @@ class _Served:
         def choice(number: int, result: Generation) -> dict[str, Any]:
             ids = np.concatenate([result.prompt_ids, result.token_ids]).tobytes()
             prefix = f"{hashlib.sha256(ids).hexdigest()[:24]}_{number}"
-            message = wire.assistant_message(result.text, has_tools=bool(tools), call_prefix=prefix)
+            message = wire.assistant_message(result.text, form, call_prefix=prefix)
             reason = "tool_calls" if "tool_calls" in message else result.finish_reason
             return {
                 "index": number,
@@ -198,26 +228,36 @@ class _Served:
             }
 
         if body.stream:
-            format_ = streams.ChatFormat(reply, self._backend.decode, body, tools, choice)
-            return self._stream(request, submit, body.n, format_)
-        results = await self._wait(request, _submit_all(submit, body.n))
-        content = reply.whole([choice(i, r) for i, r in enumerate(results)], results, body.n)
-        if body.return_token_ids:
-            content["prompt_token_ids"] = results[0].prompt_ids.tolist()
-        return JSONResponse(content)
+            format_ = streams.ChatFormat(reply, self._backend.decode, body, choice, form)
+            return await self._stream(request, submit, body.n, format_)
+        results = await self._wait(request, submit, body.n)
+
+        def write() -> Response:
+            choices = [choice(i, result) for i, result in enumerate(results)]
+            content = reply.whole(choices, results, body.n)
+            if body.return_token_ids:
+                content["prompt_token_ids"] = results[0].prompt_ids.tolist()
+            return JSONResponse(content)
+
+        return await self._run(write)
 
     async def complete(self, request: Request) -> Response:
-        body: wire.CompletionRequest = wire.parse(wire.CompletionRequest, await read_body(request))
-        body.check()
-        self._check_model(body.model)
-        chat, prompts = self._chat(request), body.prompts()
-        if len(prompts) * body.n > wire.MAX_CHOICES:
-            raise RequestError(
-                f"{len(prompts)} prompts with n={body.n}: at most {wire.MAX_CHOICES} choices",
-                param="prompt",
-            )
-        self._check_length(prompt for prompt in prompts if isinstance(prompt, str))
-        ids = [self._backend.encode(p) if isinstance(p, str) else p for p in prompts]
+        raw, chat = await read_body(request), self._chat(request)
+
+        def read() -> tuple[wire.CompletionRequest, list[list[int]]]:
+            body: wire.CompletionRequest = self._parse(wire.CompletionRequest, raw)
+            prompts = body.prompts()
+            if len(prompts) * body.n > wire.MAX_CHOICES:
+                raise RequestError(
+                    f"{len(prompts)} prompts with n={body.n}: at most {wire.MAX_CHOICES} choices",
+                    param="prompt",
+                )
+            self._check_size([p for p in prompts if isinstance(p, str)])
+            ids = [self._backend.encode(p) if isinstance(p, str) else p for p in prompts]
+            self._check_ids(ids, "prompt")
+            return body, ids
+
+        body, ids = await self._run(read)
         reply = wire.Reply("text_completion", self._backend.model_name)
 
         def submit(number: int, on_tokens: Any) -> Pending:
@@ -247,28 +287,34 @@ class _Served:
         count = len(ids) * body.n
         if body.stream:
             format_ = streams.TextFormat(reply, self._backend.decode, body, choice)
-            return self._stream(request, submit, count, format_)
-        results = await self._wait(request, _submit_all(submit, count))
-        choices = [choice(i, r) for i, r in enumerate(results)]
-        return JSONResponse(reply.whole(choices, results, body.n))
+            return await self._stream(request, submit, count, format_)
+        results = await self._wait(request, submit, count)
+
+        def write() -> Response:
+            choices = [choice(i, result) for i, result in enumerate(results)]
+            return JSONResponse(reply.whole(choices, results, body.n))
+
+        return await self._run(write)
 
     async def generate(self, request: Request) -> Response:
-        body: wire.GenerateRequest = wire.parse(wire.GenerateRequest, await read_body(request))
-        body.check()
-        self._check_model(body.model)
-        chat, options = self._chat(request), body.sampling_params
+        raw, chat = await read_body(request), self._chat(request)
+        body: wire.GenerateRequest = await self._run(self._parse, wire.GenerateRequest, raw)
+        self._check_ids([body.token_ids], "token_ids")
+        options = body.sampling_params
         name = f"gen-{uuid.uuid4().hex}"
 
         def submit(number: int, on_tokens: Any) -> Pending:
             return chat.submit_tokens(body.token_ids, options.sampling(number, name), on_tokens)
 
-        results = await self._wait(request, _submit_all(submit, options.n))
+        results = await self._wait(request, submit, options.n)
         choices = [
             {
                 "index": i,
                 "token_ids": result.token_ids.tolist(),
                 "logprobs": wire.token_logprobs(
-                    result, [f"token_id:{token}" for token in result.token_ids]
+                    result,
+                    [f"token_id:{token}" for token in result.token_ids],
+                    self._parts(result),
                 ),
                 "finish_reason": result.finish_reason,
             }
@@ -294,29 +340,76 @@ class _Served:
                 "model",
             )
 
-    def _check_length(self, texts: Iterable[str]) -> None:
-        """Refuses texts far beyond the context before they are encoded, which blocks all clients."""
-        count, limit = sum(map(len, texts)), _MAX_TOKEN_CHARACTERS * self._backend.context_length
-        if count > limit:
+    async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Calls a function that may take long in a thread, while the loop serves the streams.
+
+        Requests are read and encoded one after another, in the order of arrival.
+        """
+        async with self._encoding:
+            worker = concurrent.futures.ThreadPoolExecutor(1, "request")
+            try:
+                return await asyncio.get_running_loop().run_in_executor(
+                    worker, function, *arguments
+                )
+            finally:
+                worker.shutdown(wait=False)
+
+    def _parse(self, kind: type[Any], raw: bytes) -> Any:
+        """Returns a request; raises RequestError for a wrong field or another model."""
+        body = wire.parse(kind, raw)
+        body.check()
+        self._check_model(body.model)
+        for name in (body.model_extra or {}).keys() - wire.HARMLESS - self._unknown:
+            if len(self._unknown) < _MAX_UNKNOWN:
+                self._unknown.add(name)
+                logging.warning("requests have the unknown field %.100r, which is ignored", name)
+        return body
+
+    def _check_size(self, texts: Any, parts: int = 0) -> None:
+        """Refuses texts far beyond the context before a template or the tokenizer reads them.
+
+        Args:
+          texts: JSON value with all texts of the request.
+          parts: Number of messages and tools, each of which has at least one token.
+        """
+        count = _count_characters(texts) + _MAX_TOKEN_CHARACTERS * parts
+        if count > _MAX_TOKEN_CHARACTERS * self._backend.context_length:
             raise RequestError(
-                f"the request has {count} characters, which cannot fit the context of "
+                f"the request has {count} characters (of which {_MAX_TOKEN_CHARACTERS} for each "
+                "message and tool), which cannot fit the context of "
                 f"{self._backend.context_length} tokens; shorten it",
                 "context_length_exceeded",
+            )
+
+    def _check_ids(self, prompts: Sequence[Sequence[int]], field: str) -> None:
+        """Refuses prompts that leave no token of the context."""
+        longest = max(map(len, prompts))
+        if longest >= self._backend.context_length:
+            raise RequestError(
+                f"{field} has {longest} tokens and must leave room for an answer within "
+                f"{self._backend.context_length}; shorten it",
+                "context_length_exceeded",
+                field,
             )
 
     def _names(self, result: Generation) -> list[str]:
         """Returns the texts of the sampled tokens."""
         return [self._backend.decode([token]) for token in result.token_ids.tolist()]
 
+    def _parts(self, result: Generation) -> list[bytes]:
+        """Returns the bytes of the sampled tokens."""
+        return [self._backend.token_bytes(token) for token in result.token_ids.tolist()]
+
     def _logprobs(self, result: Generation) -> dict[str, Any]:
-        return wire.token_logprobs(result, self._names(result))
+        return wire.token_logprobs(result, self._names(result), self._parts(result))
 
     def _count(self, results: Sequence[Generation]) -> None:
         self._prompt.inc(sum(len(result.prompt_ids) for result in results))
         self._sampled.inc(sum(len(result.token_ids) for result in results))
 
-    async def _wait(self, request: Request, pending: Sequence[Pending]) -> list[Generation]:
-        """Returns all results; cancels all requests if one fails or the client is gone."""
+    async def _wait(self, request: Request, submit: "_Submit", count: int) -> list[Generation]:
+        """Returns the results of `count` requests; cancels all if one fails or the client is gone."""
+        pending = await self._run(_submit_all, submit, count)
         futures = [asyncio.wrap_future(p.result) for p in pending]
         try:
             waiting: set[Any] = set(futures)
@@ -334,7 +427,7 @@ class _Served:
         self._count(results)
         return results
 
-    def _stream(
+    async def _stream(
         self,
         request: Request,
         submit: "_Submit",
@@ -344,7 +437,7 @@ class _Served:
         """Returns a stream of events. Requests that cannot start fail before the stream begins."""
         loop = asyncio.get_running_loop()
         progress = streams.Progress(count, loop)
-        pending = _submit_all(submit, count, progress.callback)
+        pending = await self._run(_submit_all, submit, count, progress.callback)
         futures = [asyncio.wrap_future(p.result) for p in pending]
         for future in futures:
             future.add_done_callback(lambda _: progress.changed.set())
@@ -356,6 +449,17 @@ class _Served:
                 self._count([future.result() for future in futures])
 
         return streams.EventResponse(events(), lambda: _cancel(pending, futures))
+
+
+def _count_characters(value: Any) -> int:
+    """Returns the number of characters of all texts in a JSON value."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(len(key) + _count_characters(entry) for key, entry in value.items())
+    if isinstance(value, list):
+        return sum(map(_count_characters, value))
+    return 1
 
 
 def _ids(body: Any, result: Generation) -> dict[str, Any]:

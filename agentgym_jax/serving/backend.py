@@ -12,7 +12,7 @@ from agentgym_jax.serving.conversations import Conversations
 from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.requests import Chat
 from agentgym_jax.text.tokenizer import Tokenizer
-from agentgym_jax.text.tool_chat import ToolChat
+from agentgym_jax.text.tool_chat import ToolChat, ToolForm
 
 
 class ModelBackend:
@@ -32,6 +32,7 @@ class ModelBackend:
         self.model_name = model_name
         self.context_length = engine.cache_length
         self.engine = engine
+        self.tool_form = encoder.form or ToolForm()
         self._tokenizer = tokenizer
         self._chat = Conversations(engine, encoder, defaults, _random_key, max_known=max_known)
 
@@ -50,6 +51,10 @@ class ModelBackend:
     def decode(self, ids: Sequence[int]) -> str:
         """Implements `Backend.decode`."""
         return self._tokenizer.decode(ids)
+
+    def token_bytes(self, token: int) -> bytes:
+        """Implements `Backend.token_bytes`."""
+        return self._tokenizer.token_bytes(token)
 
     def load(self) -> tuple[int, int]:
         """Implements `Backend.load`."""

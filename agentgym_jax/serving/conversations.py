@@ -29,7 +29,7 @@ from agentgym_jax.serving.requests import (
     Sampling,
 )
 from agentgym_jax.serving.tool_calls import parse_tool_calls, read_json
-from agentgym_jax.text.tool_chat import ToolChat
+from agentgym_jax.text.tool_chat import ToolChat, ToolForm
 
 Message = Mapping[str, Any]
 _CANCEL_S = 60.0
@@ -61,6 +61,7 @@ class Conversations:
     """Implements `requests.Chat` for one set of conversations. Thread-safe.
 
     Attributes:
+      form: Form of tool calls in answers.
       sequences: Sequences with a known answer in the order of their first answer, with the messages
         of each; without messages if the number of known answers is limited.
       answers: All answers by the names of their requests, in order; empty if their number is limited.
@@ -93,6 +94,7 @@ class Conversations:
         """
         self._engine = engine
         self._encoder = encoder
+        self.form = encoder.form or ToolForm()
         self._defaults = defaults
         self._make_key = make_key
         self._max_known = max_known
@@ -124,7 +126,9 @@ class Conversations:
         options = self._options(sampling)
         messages = [_for_template(message) for message in messages]
         self._on_request()
-        exact, loose = (_digests(messages, tools, is_loose=is_loose) for is_loose in (False, True))
+        exact, loose = (
+            _digests(messages, tools, self.form, is_loose=is_loose) for is_loose in (False, True)
+        )
         with self._lock:
             found = self._find(exact[:-1], loose[:-1])
         try:
@@ -136,7 +140,7 @@ class Conversations:
         )
 
         def finish(answer: Message) -> None:
-            after = (_extend(d[-1], answer, is_loose=d is loose) for d in (exact, loose))
+            after = (_extend(d[-1], answer, self.form, is_loose=d is loose) for d in (exact, loose))
             self._store(sequence, (*messages, answer), sampling.name, *after)
 
         return _after(pending, self._finisher(sequence, finish))
@@ -230,7 +234,7 @@ class Conversations:
             self.first_fork = (
                 "the chat template writes earlier messages differently when others follow"
                 if is_template
-                else _describe_fork(messages, self.sequences.values())
+                else _describe_fork(messages, self.sequences.values(), self.form)
             )
 
     def _is_extended(self, known: _Known, prompt: Sequence[int]) -> bool:
@@ -386,23 +390,27 @@ def _object(call: Mapping[str, Any]) -> Any:
 
 
 def _digests(
-    messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, is_loose: bool
+    messages: Sequence[Message],
+    tools: Sequence[Mapping[str, Any]],
+    form: ToolForm,
+    *,
+    is_loose: bool,
 ) -> list[bytes]:
     """Returns the digest of the tools and the messages up to each message."""
     digest = hashlib.sha256(json.dumps(list(tools), sort_keys=True).encode()).digest()
     found = []
     for message in messages:
-        digest = _extend(digest, message, is_loose=is_loose)
+        digest = _extend(digest, message, form, is_loose=is_loose)
         found.append(digest)
     return found
 
 
-def _extend(digest: bytes, message: Message, *, is_loose: bool) -> bytes:
-    form = json.dumps(_canonical(message, is_loose=is_loose))
-    return hashlib.sha256(digest + form.encode()).digest()
+def _extend(digest: bytes, message: Message, form: ToolForm, *, is_loose: bool) -> bytes:
+    text = json.dumps(_canonical(message, form, is_loose=is_loose))
+    return hashlib.sha256(digest + text.encode()).digest()
 
 
-def _canonical(message: Message, *, is_loose: bool = True) -> list[Any]:
+def _canonical(message: Message, form: ToolForm, *, is_loose: bool = True) -> list[Any]:
     """Returns a form that is equal for a sampled answer and for the answer as clients return it.
 
     The loose form of an answer has no outer whitespace.
@@ -414,7 +422,7 @@ def _canonical(message: Message, *, is_loose: bool = True) -> list[Any]:
     if "tool_calls" in message and message["tool_calls"]:
         calls = [call["function"] for call in message["tool_calls"]]
     else:
-        content, calls = parse_tool_calls(content)
+        content, calls = parse_tool_calls(content, form)
     return [
         "assistant",
         content.strip() if is_loose else content,
@@ -424,19 +432,21 @@ def _canonical(message: Message, *, is_loose: bool = True) -> list[Any]:
     ]
 
 
-def _describe_fork(messages: Sequence[Message], known: Iterable[Sequence[Message]]) -> str:
+def _describe_fork(
+    messages: Sequence[Message], known: Iterable[Sequence[Message]], form: ToolForm
+) -> str:
     """Returns the first message that differs from the known conversation that is most similar."""
-    given = [_canonical(message) for message in messages]
+    given = [_canonical(message, form) for message in messages]
     best: list[Any] | None = None
     count = -1
     for conversation in known:
-        other = [_canonical(message) for message in conversation]
+        other = [_canonical(message, form) for message in conversation]
         same = len(os.path.commonprefix([given, other]))
         if same > count:
             best, count = other, same
     if best is None or count >= min(len(given), len(best)):
         return "the messages are the same, but the tools differ, or an answer has been left out"
-    new, old = (json.dumps(form[count], ensure_ascii=False) for form in (given, best))
+    new, old = (json.dumps(m[count], ensure_ascii=False) for m in (given, best))
     at = len(os.path.commonprefix([new, old]))
     return (
         f"message {count} ({messages[count]['role']}) has {new[at : at + _SHOWN]!r} where "

@@ -27,6 +27,7 @@ from agentgym_jax.serving.requests import (
     Pending,
     RequestError,
 )
+from agentgym_jax.text.growing import GrowingText
 from agentgym_jax.trajectory import TokenSource
 
 _WAIT_S = 0.001  # interval at which new requests are taken during a decode call, in seconds
@@ -96,6 +97,7 @@ class _Work:
     on_tokens: OnTokens | None
     future: "concurrent.futures.Future[Generation]"
     num_reported: int = 0
+    text: GrowingText | None = None  # sampled text; None before the first report
 
     @property
     def added(self) -> list[int]:
@@ -289,12 +291,24 @@ class Engine:
             tokens, logprobs = self._sampler.partial_turn(row)
             if len(tokens) == work.num_reported:
                 continue
-            work.num_reported = len(tokens)
-            if self._find_stop(work, tokens.tolist()) is not None:
+            if self._has_new_stop(work, tokens):
                 turn = SampledTurn(row, tokens, logprobs, False, self._sampler.version)
                 self._finish(work, turn)
             else:
                 _tell(work, tokens)
+
+    def _has_new_stop(self, work: _Work, tokens: np.ndarray) -> bool:
+        """Returns True if the tokens since the last report have a stop, or complete one."""
+        added, work.num_reported = tokens[work.num_reported :], len(tokens)
+        if work.stop_ids and not work.stop_ids.isdisjoint(added.tolist()):
+            return True
+        if not work.stop:
+            return False
+        if work.text is None:
+            work.text = GrowingText(self.decode_text)
+        text, unchanged = work.text.update(tokens)
+        start = max(0, unchanged - max(map(len, work.stop)) + 1)
+        return any(text.find(stop, start) >= 0 for stop in work.stop)
 
     def _find_stop(self, work: _Work, tokens: Sequence[int]) -> tuple[int, str] | None:
         """Returns the number of tokens up to the first stop, and the text before it."""
@@ -371,7 +385,7 @@ def _tell(work: _Work, tokens: np.ndarray) -> None:
     if work.on_tokens is None:
         return
     try:
-        work.on_tokens(tokens.tolist())
+        work.on_tokens(tokens)
     except Exception:  # noqa: BLE001 - an error of one client must not end the others' requests
         logging.exception("a callback for sampled tokens failed")
         work.on_tokens = None

@@ -83,9 +83,9 @@ class Generation:
     version: int
 
 
-# Called with the ids sampled so far, in the thread of the engine, so it must not block. Only the
+# Called with the ids sampled so far (int32), in the thread of the engine, so it must not block. Only the
 # result has the last tokens: they may contain a stop token or stop string.
-OnTokens = Callable[[Sequence[int]], None]
+OnTokens = Callable[[Any], None]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,6 +15,8 @@ from starlette.types import Receive, Scope, Send
 from agentgym_jax.serving import wire
 from agentgym_jax.serving.requests import Generation, OnTokens
 from agentgym_jax.serving.tool_calls import stable_text
+from agentgym_jax.text.growing import GrowingText
+from agentgym_jax.text.tool_chat import ToolForm
 
 
 class Progress:
@@ -66,15 +68,16 @@ class Format(abc.ABC):
         decode: Callable[[Sequence[int]], str],
         body: Any,
         choice: Callable[[int, Generation], dict[str, Any]],
-        has_tools: bool = False,
+        form: ToolForm | None = None,
     ):
         self._reply = reply
         self._decode = decode
         self._body = body
         self._choice = choice
-        self._has_tools = has_tools
+        self._form = form  # form of tool calls; None without tools
         self._stop = body.sampling().stop
-        self._sent: dict[int, str] = {}
+        self._texts: dict[int, GrowingText] = {}
+        self._sent: dict[int, int] = {}  # characters that were sent, by choice
 
     @abc.abstractmethod
     def begin(self, number: int) -> list[str]:
@@ -90,7 +93,13 @@ class Format(abc.ABC):
 
     def grow(self, number: int, tokens: Sequence[int]) -> list[str]:
         """Returns the events for all tokens of a choice so far."""
-        text = stable_text(self._decode(tokens), has_tools=self._has_tools, stop=self._stop)
+        growing = self._texts.setdefault(number, GrowingText(self._decode))
+        text = stable_text(
+            growing.update(tokens)[0],
+            has_tools=self._form is not None,
+            stop=self._stop,
+            form=self._form or ToolForm(),
+        )
         news = self._news(number, text)
         return [self._write(number, news)] if news else []
 
@@ -103,23 +112,13 @@ class Format(abc.ABC):
 
     def _news(self, number: int, text: str) -> str:
         """Returns the part of a text that was not sent yet, and notes it as sent."""
-        sent = self._sent.get(number, "")
-        self._sent[number] = max(sent, text, key=len)
-        return text[len(sent) :]
+        sent = self._sent.get(number, 0)
+        self._sent[number] = max(sent, len(text))
+        return text[sent:]
 
 
 class ChatFormat(Format):
     """Events of `/v1/chat/completions`."""
-
-    def __init__(
-        self,
-        reply: wire.Reply,
-        decode: Callable[[Sequence[int]], str],
-        body: wire.ChatRequest,
-        tools: Sequence[Any],
-        choice: Callable[[int, Generation], dict[str, Any]],
-    ):
-        super().__init__(reply, decode, body, choice, bool(tools))
 
     def begin(self, number: int) -> list[str]:
         """Implements `Format.begin`."""

@@ -1,18 +1,27 @@
-"""Tool calls in sampled text, in the form of Qwen2.5's chat template.
+"""Tool calls in sampled text, in the form of the model family (`ToolForm`).
 
 Text for the user.
 <tool_call>
 {"name": "look", "arguments": {"direction": "north"}}
 </tool_call>
+
+Thinking is never searched for calls.
 """
 
 import json
+import re
 from typing import Any
 
 import pydantic_core
 
-OPENING = "<tool_call>"
-_CLOSING = "</tool_call>"
+from agentgym_jax.text.thinking import split_thinking
+from agentgym_jax.text.tool_chat import ToolForm
+
+_TAGGED = ToolForm()
+_SPACE = re.compile(r"\s*")
+_FUNCTION = re.compile(r"\s*<function=([^>\n]+)>")
+_PARAMETER = re.compile(r"\s*<parameter=([^>\n]+)>\n?")
+_END_PARAMETER, _END_FUNCTION = "</parameter>", re.compile(r"\s*</function>")
 
 
 def read_json(text: str) -> Any:
@@ -27,40 +36,102 @@ def read_json(text: str) -> Any:
     return value
 
 
-def parse_tool_calls(text: str) -> tuple[str, list[dict[str, Any]]]:
+def parse_tool_calls(text: str, form: ToolForm = _TAGGED) -> tuple[str, list[dict[str, Any]]]:
     """Returns the text before the first tool call, and the calls.
 
     A call has `name` and `arguments`, a JSON text. If any call is malformed, the whole text is
     returned without calls.
     """
-    calls, at = [], 0
-    # A regular expression would take quadratic time for many openings without an end.
-    while (start := text.find(OPENING, at)) >= 0:
-        end = text.find(_CLOSING, start)
-        if end < 0:
+    thinking, answer = split_thinking(text)
+    calls: list[dict[str, Any]] = []
+    first, at = -1, 0
+    while (start := _find_call(answer, form, at)) >= 0:
+        first = start if first < 0 else first
+        read = _read_json_call if form.arguments else _read_function
+        call, at = read(answer, start + len(form.opening), form)
+        at = _skip(answer, at)
+        if call is None or not answer.startswith(form.closing, at):
+            # An opening without an end is text, if calls precede it.
+            is_open = form.closing and form.closing not in answer[start:]
+            if not is_open:
+                return text, []
             break
-        at = end + len(_CLOSING)
+        at += len(form.closing)
+        calls.append(call)
+    if not calls:
+        return text, []
+    return thinking + answer[:first].rstrip("\n"), calls
+
+
+def _find_call(text: str, form: ToolForm, at: int) -> int:
+    """Returns the start of the next call; -1 if there is none."""
+    if form.opening:
+        return text.find(form.opening, at)
+    start = _skip(text, at)  # only white space may precede calls without tags
+    return start if text.startswith("{", start) else -1
+
+
+def _skip(text: str, at: int) -> int:
+    """Returns the position of the first character that is no white space."""
+    found = _SPACE.match(text, at)
+    return at if found is None else found.end()
+
+
+def _read_json_call(text: str, at: int, form: ToolForm) -> tuple[dict[str, Any] | None, int]:
+    """Reads a JSON object as a whole, so that a tag inside of it is no end; returns its end."""
+    at = _skip(text, at)
+    try:
+        _, end = json.JSONDecoder().raw_decode(text, at)
+        call = read_json(text[at:end])
+    except (ValueError, RecursionError):
+        return None, at
+    is_call = isinstance(call, dict) and isinstance(call.get("name"), str)
+    arguments = call.get(form.arguments, {}) if is_call else None
+    arguments = {} if is_call and arguments is None else arguments
+    return (_call(call["name"], arguments) if isinstance(arguments, dict) else None), end
+
+
+def _read_function(text: str, at: int, form: ToolForm) -> tuple[dict[str, Any] | None, int]:
+    """Reads `<function=NAME>` with its parameters; values that are JSON are read as such."""
+    found = _FUNCTION.match(text, at)
+    if found is None:
+        return None, at
+    name, at = found[1], found.end()
+    arguments: dict[str, Any] = {}
+    while (parameter := _PARAMETER.match(text, at)) is not None:
+        end = text.find(_END_PARAMETER, parameter.end())
+        if end < 0:
+            return None, at
+        value = text[parameter.end() : end].removesuffix("\n")
+        at = end + len(_END_PARAMETER)
         try:
-            call = read_json(text[start + len(OPENING) : end].strip())
+            arguments[parameter[1]] = read_json(value)
         except ValueError:
-            return text, []
-        is_call = isinstance(call, dict) and isinstance(call.get("name"), str)
-        arguments = call.get("arguments", {}) if is_call else None
-        if not isinstance(arguments, dict):
-            return text, []
-        calls.append({"name": call["name"], "arguments": json.dumps(arguments, ensure_ascii=False)})
-    return (text[: text.index(OPENING)].rstrip("\n") if calls else text), calls
+            arguments[parameter[1]] = value
+    closing = _END_FUNCTION.match(text, at)
+    return (None, at) if closing is None else (_call(name, arguments), closing.end())
 
 
-def stable_text(text: str, *, has_tools: bool, stop: tuple[str, ...] = ()) -> str:
+def _call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}
+
+
+def stable_text(
+    text: str, *, has_tools: bool, stop: tuple[str, ...] = (), form: ToolForm = _TAGGED
+) -> str:
     """Returns the part of an unfinished text that later tokens cannot change.
 
     It ends before an incomplete character, a possible tool call, and a possible stop string.
     """
     text = text.rstrip("\ufffd")
-    if has_tools and OPENING in text:
-        text = text[: text.index(OPENING)].rstrip("\n")
-    held = [*stop, *([OPENING] if has_tools else ())]
+    thinking, answer = split_thinking(text)
+    held = list(stop)
+    if has_tools and not form.opening:
+        answer = "" if not answer.strip() or answer.lstrip().startswith("{") else answer
+    elif has_tools:
+        answer = answer.partition(form.opening)[0].rstrip("\n")
+        held.append(form.opening)
+    text = thinking + answer
     longest = max(
         (n for word in held for n in range(1, len(word)) if text.endswith(word[:n])), default=0
     )

@@ -1,6 +1,5 @@
 """OpenAI's JSON: checked requests, and the bodies of answers and errors."""
 
-import dataclasses
 import json
 import time
 import uuid
@@ -8,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import pydantic
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WrapValidator
 
 from agentgym_jax.serving.requests import Generation, RequestError, Sampling, answer_name
 from agentgym_jax.serving.tool_calls import parse_tool_calls
+from agentgym_jax.text.tool_chat import ToolForm
 
 MAX_CHOICES = 128
 MAX_STOP = 16  # OpenAI allows 4; some clients send more
@@ -22,20 +22,82 @@ _LOWEST_TOP_P = 1e-6  # float32 keeps it above 0
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
+# Fields of OpenAI and of other servers that would change the answer and are not supported, with the
+# values that change nothing, besides null.
+_UNSUPPORTED: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(
+        ("frequency_penalty", "presence_penalty", "min_p", "top_a", "min_tokens"), (0,)
+    ),
+    **dict.fromkeys(
+        ("repetition_penalty", "length_penalty", "typical_p", "tfs_z", "best_of"), (1,)
+    ),
+    **dict.fromkeys(("ignore_eos", "use_beam_search", "include_stop_str_in_output"), (False,)),
+    **dict.fromkeys(("continue_final_message", "add_special_tokens", "echo"), (False,)),
+    **dict.fromkeys(("skip_special_tokens", "no_stop_trim"), (False,)),
+    **dict.fromkeys(("add_generation_prompt", "parallel_tool_calls", "detokenize"), (True,)),
+    **dict.fromkeys(("logit_bias", "chat_template_kwargs", "structured_outputs"), ({},)),
+    **dict.fromkeys(("bad_words", "documents", "functions", "logits_processors"), ([],)),
+    **dict.fromkeys(("guided_json", "guided_regex", "guided_choice", "guided_grammar"), ()),
+    **dict.fromkeys(("json_schema", "regex", "ebnf", "grammar", "structural_tag"), ()),
+    **dict.fromkeys(("allowed_token_ids", "chat_template", "truncate_prompt_tokens"), ()),
+    **dict.fromkeys(("prompt_logprobs", "stop_regex", "mirostat"), (0, False)),
+    **dict.fromkeys(("audio", "web_search_options", "thinking", "enable_thinking"), ()),
+    **dict.fromkeys(("reasoning", "thinking_token_budget", "lora_path"), ()),
+    "reasoning_effort": (),
+    "verbosity": ("medium",),
+    "modalities": (["text"],),
+    "function_call": ("none", "auto"),
+    "suffix": ("",),
+}
+# Fields that do not change the answer; they need no warning in the server's log.
+HARMLESS = frozenset(
+    "user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention "
+    "prediction request_id priority cache_salt rid spaces_between_special_tokens".split()
+)
+_UNSUPPORTED_IN_MESSAGES: dict[str, tuple[Any, ...]] = {
+    "audio": (),
+    "function_call": (),
+    "refusal": ("",),
+}
+
+
 class Body(pydantic.BaseModel):
-    """JSON object; unknown fields are ignored, because clients send many."""
+    """JSON object; `refuse_unsupported` checks its unknown fields."""
 
-    model_config = pydantic.ConfigDict(extra="ignore")
+    model_config = pydantic.ConfigDict(extra="allow")
 
 
-class _Part(Body):
-    type: Literal["text"]
-    text: str
+def _refuse_unsupported(
+    body: pydantic.BaseModel, table: Mapping[str, tuple[Any, ...]], place: str = ""
+) -> None:
+    """Raises RequestError for a field that would change the answer."""
+    for name, value in (body.model_extra or {}).items():
+        if name in table and value is not None and value not in table[name]:
+            neutral = [json.dumps(entry) for entry in table[name]]
+            remedy = f"leave it out, or set {' or '.join(neutral)}" if neutral else "leave it out"
+            raise RequestError(f"{place}{name} is not supported; {remedy}", param=f"{place}{name}")
+
+
+def _join_parts(content: Any) -> Any:
+    """Converts the parts of a content to one text."""
+    if not isinstance(content, list):
+        return content
+    texts = []
+    for i, part in enumerate(content):
+        kind = part.get("type") if isinstance(part, dict) else type(part).__name__
+        if kind != "text":
+            raise ValueError(
+                f"part {i} has the type {str(kind)[:50]!r}; this model reads texts only"
+            )
+        if not isinstance(part.get("text"), str):
+            raise ValueError(f"part {i} has no text")
+        texts.append(part["text"])
+    return "".join(texts)
 
 
 class _Function(Body):
     name: str = Field(min_length=1)
-    arguments: str | dict[str, Any] = "{}"
+    arguments: str | dict[str, Any] | None = None
 
 
 class _Call(Body):
@@ -48,27 +110,42 @@ class Message(Body):
     """Message of a chat request."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | Annotated[list[_Part], Field(fail_fast=True)] | None = None
+    content: Annotated[str | None, BeforeValidator(_join_parts)] = None
+    name: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None  # another name of the same field
     tool_calls: Annotated[list[_Call], Field(fail_fast=True)] | None = None
     tool_call_id: str | None = None
 
-    def plain(self) -> dict[str, Any]:
-        """Returns the message with its text as one string."""
-        content = self.content or ""
-        if not isinstance(content, str):
-            content = "".join(part.text for part in content)
+    def plain(self, number: int = 0) -> dict[str, Any]:
+        """Returns message `number` for the chat template, with its text as one string."""
+        place = f"messages.{number}."
+        _refuse_unsupported(self, _UNSUPPORTED_IN_MESSAGES, place)
         role = "system" if self.role == "developer" else self.role
-        message: dict[str, Any] = {"role": role, "content": content}
-        if self.tool_calls and role == "assistant":
-            message["tool_calls"] = [call.model_dump() for call in self.tool_calls]
+        if self.tool_calls and role != "assistant":
+            raise RequestError(
+                f"{place}tool_calls: only an assistant calls tools", param=f"{place}tool_calls"
+            )
+        message: dict[str, Any] = {"role": role, "content": self.content or ""}
+        if reasoning := self.reasoning_content or self.reasoning:
+            message["reasoning_content"] = reasoning
+        if self.name is not None:
+            message["name"] = self.name
+        if self.tool_calls:
+            message["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": call.type,
+                    "function": {"name": call.function.name, "arguments": call.function.arguments},
+                }
+                for call in self.tool_calls
+            ]
         if self.tool_call_id is not None and role == "tool":
             message["tool_call_id"] = self.tool_call_id
         return message
 
 
 class _ToolFunction(Body):
-    model_config = pydantic.ConfigDict(extra="allow")
-
     name: str = Field(min_length=1)
     description: str | None = None
     parameters: dict[str, Any] | None = None
@@ -77,6 +154,12 @@ class _ToolFunction(Body):
 class _Tool(Body):
     type: Literal["function"]
     function: _ToolFunction
+
+
+def _keep_checked(value: Any, check: pydantic.ValidatorFunctionWrapHandler) -> Any:
+    """Returns a valid value as it was sent: templates write all fields, in their order."""
+    check(value)
+    return value
 
 
 class _StreamOptions(Body):
@@ -90,6 +173,13 @@ def _one_if_none(value: Any) -> Any:
     return 1 if value is None else value
 
 
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(fail_fast=True)]
+
+
 class _Common(Body):
     """Fields of all requests that sample."""
 
@@ -98,16 +188,24 @@ class _Common(Body):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
     max_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
-    stop: _Stop | Annotated[list[_Stop], Field(max_length=MAX_STOP, fail_fast=True)] | None = None
+    stop: Annotated[
+        Annotated[list[_Stop], Field(max_length=MAX_STOP, fail_fast=True)] | None,
+        BeforeValidator(_as_list),
+    ] = None
+    stop_token_ids: TokenIds | None = None
     seed: Seed | None = None
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES), BeforeValidator(_one_if_none)] = 1
     stream: bool | None = False
     stream_options: _StreamOptions | None = None
     return_token_ids: bool | None = False
 
+    def check(self) -> None:
+        """Raises RequestError for fields that are valid but not supported."""
+        _refuse_unsupported(self, _UNSUPPORTED)
+
     def sampling(self, number: int = 0, response_id: str = "") -> Sampling:
         """Returns the sampling parameters of choice `number` of a response."""
-        stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        stop = self.stop or []
         if any("\ufffd" in word for word in stop):
             raise RequestError(
                 "stop has the character U+FFFD, which stands for incomplete characters; remove it",
@@ -122,6 +220,7 @@ class _Common(Body):
             top_p=None if top_p is None else max(top_p, _LOWEST_TOP_P),
             max_tokens=self.max_tokens,
             stop=tuple(stop),
+            stop_ids=tuple(self.stop_token_ids or ()),
             seed=None if self.seed is None else self.seed + number,
             name=answer_name(response_id, number) if response_id else "",
         )
@@ -131,7 +230,10 @@ class ChatRequest(_Common):
     """Body of `/v1/chat/completions`."""
 
     messages: Annotated[list[Message], Field(fail_fast=True)] = Field(min_length=1)
-    tools: Annotated[list[_Tool], Field(fail_fast=True)] | None = None
+    tools: (
+        Annotated[list[Annotated[_Tool, WrapValidator(_keep_checked)]], Field(fail_fast=True)]
+        | None
+    ) = None
     tool_choice: Any = None
     max_completion_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     logprobs: bool | None = False
@@ -139,7 +241,8 @@ class ChatRequest(_Common):
     response_format: dict[str, Any] | None = None
 
     def check(self) -> None:
-        """Raises RequestError for fields that are valid but not supported."""
+        """Implements `_Common.check`."""
+        super().check()
         if self.top_logprobs:
             raise RequestError(
                 "top_logprobs is not supported; leave it out or set 0", param="top_logprobs"
@@ -154,17 +257,23 @@ class ChatRequest(_Common):
                 'response_format must have the type "text"; ask for JSON in the messages',
                 param="response_format",
             )
-        if self.max_tokens is None:
-            self.max_tokens = self.max_completion_tokens
+        limits = {self.max_tokens, self.max_completion_tokens} - {None}
+        if len(limits) > 1:
+            raise RequestError(
+                f"max_completion_tokens={self.max_completion_tokens} and "
+                f"max_tokens={self.max_tokens} contradict each other; give one of them",
+                param="max_completion_tokens",
+            )
+        self.max_tokens = next(iter(limits), None)
 
     def plain_tools(self) -> list[dict[str, Any]]:
-        """Returns the tool definitions."""
-        if self.tool_choice == "none":
-            return []
-        return [tool.model_dump(exclude_none=True) for tool in self.tools or []]
+        """Returns the tool definitions as they were sent."""
+        return list(self.tools or [])  # type: ignore[arg-type]  # `_keep_checked` has kept them
 
-
-TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(fail_fast=True)]
+    @property
+    def may_call(self) -> bool:
+        """True if calls in the answer are tool calls, not text."""
+        return bool(self.tools) and self.tool_choice != "none"
 
 
 class CompletionRequest(_Common):
@@ -181,9 +290,11 @@ class CompletionRequest(_Common):
     suffix: str | None = None
 
     def check(self) -> None:
-        """Raises RequestError for fields that are valid but not supported."""
+        """Implements `_Common.check`."""
+        super().check()
         if self.echo or self.suffix:
-            raise RequestError("echo and suffix are not supported; leave them out", param="echo")
+            name = "echo" if self.echo else "suffix"
+            raise RequestError(f"{name} is not supported; leave it out", param=name)
         if (self.logprobs or 0) > 1:
             raise RequestError("logprobs above 1 is not supported; set 1", param="logprobs")
         if not self.prompt:
@@ -197,12 +308,7 @@ class CompletionRequest(_Common):
 
 
 class _GenerateSampling(_Common):
-    stop_token_ids: TokenIds | None = None
-
-    def sampling(self, number: int = 0, response_id: str = "") -> Sampling:
-        """Returns the sampling parameters of choice `number` of a response."""
-        stop_ids = tuple(self.stop_token_ids or ())
-        return dataclasses.replace(super().sampling(number, response_id), stop_ids=stop_ids)
+    logprobs: Annotated[int, Field(ge=0, le=1)] | None = None  # they are in every answer
 
 
 class GenerateRequest(Body):
@@ -215,6 +321,11 @@ class GenerateRequest(Body):
 
     def check(self) -> None:
         """Raises RequestError for fields that are valid but not supported."""
+        # The answer has no text.
+        texts = ("skip_special_tokens", "detokenize", "include_stop_str_in_output")
+        table = {name: neutral for name, neutral in _UNSUPPORTED.items() if name not in texts}
+        _refuse_unsupported(self.sampling_params, table, "sampling_params.")
+        _refuse_unsupported(self, table)
         if self.stream or self.sampling_params.stream:
             raise RequestError("this route has no streams; leave stream out", param="stream")
 
@@ -225,8 +336,10 @@ def parse(kind: type[pydantic.BaseModel], body: bytes) -> Any:
         return kind.model_validate_json(body)
     except pydantic.ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        message = f"{place}: {first['msg']}" if place else first["msg"]
+        place, message = ".".join(str(part) for part in first["loc"]), first["msg"]
+        if place.startswith("prompt."):  # of a union, all members have failed
+            place, message = "prompt", "expected a text, token ids, or a list of either"
+        message = f"{place}: {message}" if place else message
         raise RequestError(message[:500], "invalid_request", place or None) from None
 
 
@@ -273,24 +386,26 @@ def usage(results: Sequence[Generation], n: int) -> dict[str, int]:
     }
 
 
-def token_logprobs(result: Generation, names: Sequence[str]) -> dict[str, Any]:
-    """Returns OpenAI's `logprobs` of a choice; `names` are the texts of its tokens."""
+def token_logprobs(
+    result: Generation, names: Sequence[str], parts: Sequence[bytes]
+) -> dict[str, Any]:
+    """Returns OpenAI's `logprobs` of a choice, given the texts and the bytes of its tokens."""
     return {
         "content": [
             {
                 "token": name,
                 "logprob": float(logprob),
-                "bytes": list(name.encode()),
+                "bytes": list(part),
                 "top_logprobs": [],
             }
-            for name, logprob in zip(names, result.logprobs, strict=True)
+            for name, part, logprob in zip(names, parts, result.logprobs, strict=True)
         ]
     }
 
 
-def assistant_message(text: str, *, has_tools: bool, call_prefix: str) -> dict[str, Any]:
-    """Returns the message of a choice, with tool calls if the request had tools."""
-    content, calls = parse_tool_calls(text) if has_tools else (text, [])
+def assistant_message(text: str, form: ToolForm | None, *, call_prefix: str) -> dict[str, Any]:
+    """Returns the message of a choice, with tool calls of a form; None if there are no tools."""
+    content, calls = (text, []) if form is None else parse_tool_calls(text, form)
     message: dict[str, Any] = {"role": "assistant", "content": content}
     if calls:
         message["content"] = content or None

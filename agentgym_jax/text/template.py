@@ -27,10 +27,21 @@ CHATML = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 
-# one special token per role marker and no other text: three tokens per user message and answer
+# One special token per role marker and no other text: three tokens per user message and answer.
+# Tools are JSON, and their results are user messages.
 COMPACT = (
+    "{% for tool in tools or [] %}"
+    "{{ ('<|system|>' if loop.first else '\n') + (tool | tojson) }}"
+    "{{ '<|im_end|>' if loop.last else '' }}"
+    "{% endfor %}"
     "{% for message in messages %}"
-    "{{ '<|' + message['role'] + '|>' + message['content'] + '<|im_end|>' }}"
+    "{{ '<|' + ('user' if message['role'] == 'tool' else message['role']) + '|>' }}"
+    "{{ message['content'] }}"
+    "{% for call in message['tool_calls'] or [] %}"
+    "{{ '<tool_call>\n{\"name\": ' + (call['function']['name'] | tojson) + ', \"arguments\": ' }}"
+    "{{ (call['function']['arguments'] | tojson) + '}\n</tool_call>' }}"
+    "{% endfor %}"
+    "{{ '<|im_end|>' }}"
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
@@ -119,7 +130,11 @@ class Grammar:
 
 
 class ChatTemplate:
-    """Compiled chat template."""
+    """Compiled chat template.
+
+    Attributes:
+      source: Jinja source.
+    """
 
     def __init__(self, source: str | None, variables: Mapping[str, str]) -> None:
         """Compiles Jinja source, which can read `variables` such as `bos_token`."""
@@ -132,6 +147,7 @@ class ChatTemplate:
         except jinja2.TemplateSyntaxError as error:
             raise ValueError(f"chat template, line {error.lineno}: {error.message}") from error
         self._variables = dict(variables)
+        self.source = source
 
     def render(
         self,

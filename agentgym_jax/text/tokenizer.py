@@ -34,6 +34,9 @@ BYTE_ALPHABET = [
     for byte in range(256)
 ]
 
+_BYTES = {character: byte for byte, character in enumerate(BYTE_ALPHABET)}
+_BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")  # byte without a character in sentencepiece
+
 
 class Tokenizer:
     """Tokenizer that encodes pieces of an episode; only templates produce special tokens.
@@ -69,6 +72,8 @@ class Tokenizer:
         self.special_tokens: Mapping[str, int] = {
             token.content: i for i, token in sorted(added.items()) if token.special
         }
+        self._added = {token.content for token in added.values()}
+        self._is_byte_level = "ByteLevel" in str(self._text.decoder)
         unknown = self.template_variables.get("unk_token")
         self._forbidden = {i for name, i in self.special_tokens.items() if name != unknown}
         pattern = "|".join(map(re.escape, self.special_tokens))
@@ -92,6 +97,17 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of ids; special tokens appear by name, invalid UTF-8 as U+FFFD."""
         return self._text.decode(list(ids), skip_special_tokens=False)
+
+    def token_bytes(self, token: int) -> bytes:
+        """Returns the bytes of a token, which may be a part of a character; of a special one its name."""
+        name = self._text.id_to_token(token) or ""
+        if name in self._added:
+            return name.encode()
+        if self._is_byte_level and all(character in _BYTES for character in name):
+            return bytes(_BYTES[character] for character in name)
+        if byte := _BYTE_TOKEN.fullmatch(name):
+            return bytes([int(byte[1], 16)])
+        return name.replace("\u2581", " ").encode()  # the space of sentencepiece
 
     def has_same_ids(self, other: "Tokenizer") -> bool:
         """Returns True if every id has the same token in both tokenizers."""

@@ -3,6 +3,7 @@
 Conversations without tools have the same tokens as an episode (`ChatRenderer`).
 """
 
+import dataclasses
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -13,11 +14,45 @@ from agentgym_jax.text.tokenizer import Tokenizer
 
 Message = Mapping[str, Any]
 
+# Tool, call and texts with which a template shows its form of tool calls.
+_NAME, _KEY, _VALUE, _QUESTION = "qz_tool", "qz_key", "qz_value", "qz question"
+_PROBE_TOOL = {
+    "type": "function",
+    "function": {
+        "name": _NAME,
+        "description": "qz description",
+        "parameters": {"type": "object", "properties": {_KEY: {"type": "string"}}},
+    },
+}
+_PROBE_CALL = {
+    "id": "qzcall000",
+    "type": "function",
+    "function": {"name": _NAME, "arguments": {_KEY: _VALUE}},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ToolForm:
+    """Form of the tool calls of a model family, as its chat template writes them.
+
+    Attributes:
+      opening, closing: Texts around a call; both are empty if the call is the whole answer.
+      arguments: Key of the arguments in the JSON object of a call; empty for calls of the form
+        `<function=NAME><parameter=KEY>VALUE</parameter></function>`.
+    """
+
+    opening: str = "<tool_call>"
+    closing: str = "</tool_call>"
+    arguments: str = "arguments"
+
 
 class ToolChat:
     """Renders conversations with tools as token ids, in pieces that extend each other.
 
     Contents may contain the names of special tokens. They are encoded as ordinary text.
+
+    Attributes:
+      form: Form of tool calls in answers; None if the template has no tools or an unknown form.
     """
 
     def __init__(self, renderer: ChatRenderer, tokenizer: Tokenizer) -> None:
@@ -31,6 +66,7 @@ class ToolChat:
         self._footer, self._after_stop = footer, footer[at + 1 :]
         header = renderer.pieces(renderer.grammar.assistant_header)
         self._specials_in_header = sum(isinstance(piece, int) for piece in header)
+        self.form = _find_form(renderer)
 
     def opening(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
@@ -40,6 +76,7 @@ class ToolChat:
         Raises:
           ValueError: The template refuses the messages, or the last one asks for no answer.
         """
+        self._check_supported(messages, tools)
         if _is_plain(messages, tools):
             return self._renderer.opening(messages)
         pieces = self._pieces(messages, tools, asks=True)
@@ -86,6 +123,23 @@ class ToolChat:
         added = names.show(self._renderer.pieces(whole[len(before) :]))
         return self._renderer.encode([*footer, *added])
 
+    def _check_supported(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Raises ValueError for parts of a conversation that the template would leave out."""
+        uses_tools = bool(tools) or any("tool_calls" in message for message in messages)
+        if uses_tools and self.form is None:
+            raise ValueError(
+                "tools: the chat template of this model has no place for tools, or writes calls in "
+                "an unknown form; describe them in a message, or serve another model"
+            )
+        if any("reasoning_content" in message for message in messages):
+            if "reasoning_content" not in self._renderer.template.source:
+                raise ValueError(
+                    "reasoning_content: the chat template of this model does not write it; put it "
+                    "into content, between <think> and </think>"
+                )
+
     def _pieces(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], asks: bool
     ) -> list[Piece]:
@@ -128,6 +182,39 @@ class _Placeholders:
         for mark, name in zip(self._marks, self._found, strict=True):
             shown = [p.replace(mark, name) if isinstance(p, str) else p for p in shown]
         return shown
+
+
+def _find_form(renderer: ChatRenderer) -> ToolForm | None:
+    """Returns the form in which a template writes a tool call; None if it writes none."""
+    messages: list[Message] = [
+        {"role": "user", "content": _QUESTION},
+        {"role": "assistant", "content": "", "tool_calls": [_PROBE_CALL]},
+    ]
+    try:
+        before, _, answer = renderer.template.render(
+            messages, [_PROBE_TOOL], asks=False
+        ).rpartition(_QUESTION)
+    except ValueError:
+        return None
+    if _NAME not in before:
+        return None
+    if f"<function={_NAME}>" in answer:
+        return ToolForm(arguments="") if ToolForm.opening in answer else None
+    for start in (i for i, character in enumerate(answer) if character == "{"):
+        try:
+            call, length = json.JSONDecoder().raw_decode(answer[start:])
+        except ValueError:
+            continue
+        keys = [key for key, value in call.items() if value == {_KEY: _VALUE}]
+        if call.get("name") != _NAME or not keys:
+            continue
+        last = renderer.pieces(answer[:start])[-1]
+        opening = last.strip().rpartition("\n")[2] if isinstance(last, str) else ""
+        closing = f"</{opening[1:]}" if opening else ""
+        if opening and not (opening.startswith("<") and closing in answer[start + length :]):
+            return None
+        return ToolForm(opening, closing, keys[0])
+    return None
 
 
 def _check_last(messages: Sequence[Message]) -> None:

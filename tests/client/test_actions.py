@@ -196,6 +196,22 @@ def test_the_whole_text_is_sent_to_webarena():
     assert parse_action(text, WEBARENA).action == text
 
 
+@pytest.mark.parametrize(
+    ("rules", "action"),
+    [
+        (ActionRules(ActionFormat.REACT, 99), "Action: go"),
+        (ActionRules(ActionFormat.REACT_OR_BARE, 99), "Action: go"),
+        (ActionRules(ActionFormat.RAW, 99, block="```(.*?)```", block_problem="none"), "```go```"),
+        (ActionRules(ActionFormat.RAW, 99, ignores_thinking=True), "go"),
+    ],
+)
+def test_no_format_takes_an_action_from_the_thinking(rules, action):
+    for before in ("<think>\nno\n</think>\n\n", "opened by the prompt\n</think>\n", ""):
+        assert parse_action(f"{before}{action}", rules).action == "go"
+    for text in (f"<think>\n{action}\n</think>\n\n", f"<think>\n{action}", f"{action}</think>"):
+        assert parse_action(text, rules).action is None
+
+
 def test_actions_in_the_thinking_are_ignored():
     text = "<think>\nAction: jump, or Action: run?\n</think>\n\nAction: go"
     rules = ActionRules(ActionFormat.REACT, max_characters=100)

@@ -22,7 +22,7 @@ from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.http_server import HttpServer
 from agentgym_jax.serving.requests import Generation, Pending
 from agentgym_jax.text.chat import ChatRenderer
-from agentgym_jax.text.tool_chat import ToolChat
+from agentgym_jax.text.tool_chat import ToolChat, ToolForm
 from tests.builders import decoder_config
 from tests.waiting import PATIENCE_S
 
@@ -133,6 +133,7 @@ class FakeBackend:
 
     model_name = MODEL
     context_length = 4096
+    tool_form = ToolForm()
 
     def __init__(self, tokenizer, text="hello"):
         self.tokenizer, self.text = tokenizer, text
@@ -149,6 +150,9 @@ class FakeBackend:
 
     def decode(self, ids):
         return self.tokenizer.decode(ids)
+
+    def token_bytes(self, token):
+        return self.tokenizer.token_bytes(token)
 
     def load(self):
         return len(self.open), 0

@@ -1,11 +1,14 @@
 """Tool calls in answers and streams, for any text and any cut of it into tokens."""
 
+import json
+
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 
 from agentgym_jax.serving.tool_calls import parse_tool_calls, read_json, stable_text
 from agentgym_jax.text.tokenizer import byte_tokenizer
+from agentgym_jax.text.tool_chat import ToolForm
 from tests.serving.parts import MODEL, user
 
 LOOK = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
@@ -47,6 +50,48 @@ def test_stable_text_is_a_growing_part_of_the_final_content(data, has_tools, sto
         assert sent.startswith(text) or text.startswith(sent)
         sent = max(sent, text, key=len)
         assert content.startswith(sent)
+
+
+FORMS = [ToolForm(), ToolForm("", "", "parameters"), ToolForm(arguments="")]
+VALUES = ["north", "</tool_call>", "</think>", "a\nb", "{", 1, [1, "</tool_call>"], {"x": None}]
+
+
+def write_call(form, name, arguments):
+    """Returns a call as a model writes it."""
+    if form.arguments:
+        call = json.dumps({"name": name, form.arguments: arguments})
+    else:
+        shown = {k: v if isinstance(v, str) else json.dumps(v) for k, v in arguments.items()}
+        values = [f"<parameter={k}>\n{v}\n</parameter>\n" for k, v in shown.items()]
+        call = f"<function={name}>\n{''.join(values)}</function>"
+    return f"{form.opening}\n{call}\n{form.closing}"
+
+
+@hypothesis.settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@hypothesis.given(
+    st.sampled_from(FORMS),
+    st.lists(st.dictionaries(st.sampled_from("ab"), st.sampled_from(VALUES)), max_size=3),
+    st.sampled_from(["", "<think>\nno\n</think>\n", "maybe CALL </think>", "<think>CALL"]),
+)
+def test_calls_are_read_whole_and_never_from_the_thinking(form, calls, thinking):
+    thinking = thinking.replace("CALL", write_call(form, "wrong", {}))
+    inner = "</think>" in json.dumps(calls)
+    text = thinking + "\n".join(write_call(form, "look", arguments) for arguments in calls)
+    content, found = parse_tool_calls(text, form)
+    is_open = thinking.startswith("<think>") and "</think>" not in thinking
+    if is_open or not calls:
+        assert (content, found) == (text, []) or inner
+    elif not inner:
+        assert [read_json(call["arguments"]) for call in found] == calls
+        assert content == thinking.rstrip("\n") or content == thinking
+
+
+def test_a_stream_never_shows_a_call_after_its_thinking():
+    text = f"<think>\n{CALL}\n</think>\nI look.\n{CALL}"
+    content, calls = parse_tool_calls(text)
+    assert content == f"<think>\n{CALL}\n</think>\nI look."
+    assert len(calls) == 1
+    assert stable_text(text, has_tools=True) == content
 
 
 @hypothesis.settings(max_examples=200, deadline=None, derandomize=True, database=None)
@@ -154,7 +199,11 @@ def test_answers_with_calls_may_be_sent_back(served):
         {"role": "assistant", "content": None, "tool_calls": calls[:1]},
         {"role": "tool", "tool_call_id": "call_1", "content": "a door"},
     ]
-    create = served.client().chat.completions.create
     for call in calls:
         messages[1]["tool_calls"] = [call]
-        assert create(model=MODEL, messages=messages, tools=LOOK, max_tokens=3).choices
+        body = {"messages": messages, "tools": LOOK, "max_tokens": 3}
+        answer = served.web.post("/v1/chat/completions", json=body)
+        if len(call["function"]["arguments"]) < 1000:
+            assert answer.status_code == 200, answer.text
+        else:
+            assert answer.json()["error"]["code"] == "context_length_exceeded"

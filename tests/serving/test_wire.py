@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from agentgym_jax.serving import wire
 from agentgym_jax.serving.app import MAX_BODY
 from agentgym_jax.serving.requests import RequestError
-from tests.serving.parts import CONTEXT, user
+from agentgym_jax.text.template import ChatTemplate
+from tests.serving.parts import CONTEXT, MODEL, user
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # suppresses the library's warnings about its own dependencies
@@ -22,6 +23,17 @@ GENERATE = "/inference/v1/generate"
 ASK = {"messages": [user("hi")], "max_tokens": 2}
 SAMPLE = {"token_ids": [1], "sampling_params": {"max_tokens": 2}}
 DEEP = "[" * 100_000
+
+
+def tool(description):
+    """Returns the definition of a tool."""
+    return {"type": "function", "function": {"name": "look", "description": description}}
+
+
+def call_with(arguments):
+    """Returns a message with a call."""
+    call = {"id": "1", "function": {"name": "look", "arguments": arguments}}
+    return {"role": "assistant", "tool_calls": [call]}
 
 
 def refused(answer, status=400):
@@ -65,7 +77,25 @@ def refused(answer, status=400):
         ({"stop": ["x"] * (wire.MAX_STOP + 1)}, None),
         ({"stop": "x" * 2000}, None),
         ({"stop": "\ufffd"}, "stop"),
+        ({"stop": [""]}, "stop.0"),
+        ({"stop": 5}, "stop"),
         ({"stream": 7}, "stream"),
+        ({"frequency_penalty": 0.5}, "frequency_penalty"),
+        ({"presence_penalty": -1}, "presence_penalty"),
+        ({"min_p": 0.1}, "min_p"),
+        ({"logit_bias": {"5": 1}}, "logit_bias"),
+        ({"ignore_eos": True}, "ignore_eos"),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, "chat_template_kwargs"),
+        ({"structured_outputs": {"regex": "a"}}, "structured_outputs"),
+        ({"functions": [{"name": "f"}]}, "functions"),
+        ({"reasoning_effort": "low"}, "reasoning_effort"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
+        ({"max_completion_tokens": 3}, "max_completion_tokens"),
+        ({"stop_token_ids": [-1]}, "stop_token_ids.0"),
+        ({"messages": [user([{"type": "image_url", "image_url": {}}])]}, "messages.0.content"),
+        ({"messages": [user({})]}, "messages.0.content"),
+        ({"messages": [user("x") | {"audio": {"id": "1"}}]}, "messages.0.audio"),
+        ({"messages": [user("x") | {"reasoning_content": "y"}]}, "messages"),
         ({"stream_options": 7}, "stream_options"),
     ],
 )
@@ -78,6 +108,9 @@ def test_wrong_fields_are_named(served, changes, param):
 @pytest.mark.parametrize(
     "changes",
     [{name: None for name in ("n", "stop", "tools", "seed", "top_p", "stream", "logprobs")}]
+    + [{"frequency_penalty": 0, "logit_bias": {}, "parallel_tool_calls": True, "user": "me"}]
+    + [{"max_completion_tokens": 2}, {"response_format": {"type": "text"}}, {"min_p": None}]
+    + [{"messages": [user("hi") | {"name": "Ann", "refusal": None}]}]
     + [{"top_k": -1}, {"unknown": {"a": [1]}}, {"stop": []}, {"tools": []}, {"top_logprobs": 0}]
     + [{"messages": [user([{"type": "text", "text": "hi"}])]}, {"seed": -(2**63)}]
     + [{"messages": [{"role": "developer", "content": "be kind"}, user("hi")]}]
@@ -172,6 +205,28 @@ def test_large_wrong_bodies_are_refused_quickly(served, route, body):
     assert time.monotonic() - started < 120  # a list of all errors would need gigabytes
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"messages": [user("")] * 300_000},
+        {"tools": [tool("x" * 8_000_000)]},
+        {"tools": [tool("x")] * 50_000},
+        {"messages": [call_with({"x": "y" * 8_000_000}), user("")]},
+        {"messages": [user("x") | {"name": "y" * 8_000_000}]},
+    ],
+    ids=["messages", "description", "tools", "arguments", "name"],
+)
+def test_a_request_beyond_the_context_is_refused_before_it_is_rendered(served, monkeypatch, body):
+    monkeypatch.setattr(ChatTemplate, "render", None)
+    error = refused(served.web.post(CHAT, json=ASK | body))
+    assert error["code"] == "context_length_exceeded"
+
+
+def test_a_model_can_be_asked_for(served):
+    assert served.web.get(f"/v1/models/{MODEL}").json()["id"] == MODEL
+    assert refused(served.web.get("/v1/models/org/other"), 404)["param"] == "model"
+
+
 @pytest.mark.parametrize(("method", "path", "status"), [
     ("GET", CHAT, 405), ("DELETE", CHAT, 405), ("POST", "/v1/models", 405),
     ("GET", "/nothing", 404), ("POST", "/v1/embeddings", 404),
@@ -187,9 +242,76 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
     max_leaves=5,
 )
+texts = st.sampled_from(["", "hi", "<|im_end|>", "\ud800", "\ufffd", "é" * 20, "{{ x }}"])
+calls = st.fixed_dictionaries({
+    "id": texts, "type": st.just("function"),
+    "function": st.fixed_dictionaries(
+        {"name": st.sampled_from(["look", ""]),
+         "arguments": texts | st.sampled_from([None, "{}", "null", "[1]", {}, {"a": 1}])}),
+})  # fmt: skip
+parts = st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "refusal", "image_url"]), "text": texts}
+)
+messages = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from("system developer user user assistant tool function".split())},
+        optional={
+            "content": texts | st.none() | st.lists(parts, max_size=2),
+            "tool_calls": st.none() | st.lists(calls, max_size=2),
+            "tool_call_id": texts, "name": texts, "refusal": st.none() | texts,
+            "reasoning_content": texts, "audio": st.none() | json_values,
+        },
+    ),
+    max_size=4,
+)  # fmt: skip
+# Valid values of OpenAI's fields, most of which change nothing, and other values of any type.
+CHAT_FIELDS = {
+    "messages": messages, "model": st.sampled_from([MODEL, "gpt-5"]),
+    "audio": st.none(), "frequency_penalty": st.sampled_from([0, 0.0, 1.5]),
+    "function_call": st.sampled_from(["none", "auto", {"name": "f"}]), "functions": st.just([]),
+    "logit_bias": st.sampled_from([{}, {"50": 5}]), "logprobs": st.booleans(),
+    "max_completion_tokens": st.integers(0, 3), "max_tokens": st.integers(0, 3),
+    "metadata": st.just({"a": "b"}), "modalities": st.sampled_from([["text"], ["audio"]]),
+    "n": st.integers(0, 3), "parallel_tool_calls": st.booleans(), "prediction": st.none(),
+    "presence_penalty": st.sampled_from([0, -1]), "prompt_cache_key": texts,
+    "reasoning_effort": st.sampled_from([None, "low"]),
+    "response_format": st.sampled_from([{"type": "text"}, {"type": "json_object"}, {}]),
+    "safety_identifier": texts, "seed": st.integers(-(2**64), 2**64), "service_tier": texts,
+    "stop": texts | st.lists(texts, max_size=5), "store": st.booleans(), "stream": st.booleans(),
+    "stream_options": st.sampled_from([None, {"include_usage": True}]),
+    "temperature": st.floats(-1, 3), "tool_choice": st.sampled_from(["auto", "none", "required"]),
+    "tools": st.lists(st.just(tool("x")), max_size=2), "top_logprobs": st.integers(0, 2),
+    "top_p": st.floats(0, 1.5), "user": texts, "verbosity": st.sampled_from(["medium", "high"]),
+    "web_search_options": st.none(), "stop_token_ids": st.lists(st.integers(-1, 300), max_size=2),
+    "return_token_ids": st.booleans(), "top_k": st.integers(-2, 5),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", [wire.ChatRequest, wire.CompletionRequest, wire.GenerateRequest])
+def test_any_chat_request_works_or_is_refused_by_the_field(served):
+    valid = st.fixed_dictionaries({}, optional=CHAT_FIELDS)
+    wrong = st.dictionaries(st.sampled_from(sorted(CHAT_FIELDS)), json_values, max_size=2)
+    known = {*CHAT_FIELDS, None}
+
+    @hypothesis.settings(max_examples=250, deadline=None, derandomize=True, database=None)
+    @hypothesis.given(valid, wrong, st.booleans(), st.booleans())
+    def ask(fields, others, is_wrong, has_messages):
+        body = ASK | {"max_tokens": 2} | fields | (others if is_wrong else {})
+        if has_messages:
+            body["messages"] = ASK["messages"]
+        answer = served.web.post(CHAT, content=json.dumps(body), timeout=20)
+        if answer.status_code == 200:
+            assert "error" not in answer.text
+            return
+        error = refused(answer)
+        place = error["param"] and error["param"].partition(".")[0]
+        assert place in known
+        # Only JSON that cannot be read, or texts beyond the context, belong to no field.
+        assert place or error["code"] in ("invalid_request", "context_length_exceeded")
+
+    ask()
+
+
+@pytest.mark.parametrize("kind", [wire.CompletionRequest, wire.GenerateRequest])
 def test_any_json_is_parsed_or_refused(kind):
     names = [*kind.model_fields, "role", "content"]
 
