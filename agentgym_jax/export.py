@@ -23,7 +23,6 @@ from agentgym_jax.models import peft_files, sources
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import check_target, copy_tokenizer, save_hf
 from agentgym_jax.startup import launch, prepare
-from agentgym_jax.text.tokenizer import load_tokenizer
 from agentgym_jax.traces.files import FORMATS, export_traces
 
 DTYPES = ("bfloat16", "float32")
@@ -51,24 +50,27 @@ def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path
     check_target(target, overwrite)  # the target is checked before the weights are loaded
     source = sources.resolve(model)
     policy = Policy(source.config)
-    params = stored_weights.load(source, policy)
-    tokenizer = source.tokenizer_path
+    tokenizer, checked = source.tokenizer_path, None
     known = ("tokenizer.json", "tokenizer.model", "vocab.json")
     if source.kind in ("hf_dir", "peft_dir") and not any(
         (tokenizer / name).exists() for name in known
     ):
         tokenizer = None
+    elif any((tokenizer / name).exists() for name in known[:2]):
+        checked = sources.read_tokenizer(source)
+    params = stored_weights.load(source, policy)
     with tempfile.TemporaryDirectory() as temporary:
         as_llama = False
         if tokenizer is None:
             logging.warning("%s has no tokenizer: %s will hold none", model, target)
-        elif (tokenizer / "tokenizer.json").exists():
-            as_llama = source.config.qkv_bias and not load_tokenizer(tokenizer).is_qwen2
-        if as_llama:  # the tokenizer files name the general class of `transformers`
-            general = pathlib.Path(temporary)
-            copy_tokenizer(tokenizer, general)
-            load_tokenizer(general).save(general)
-            tokenizer = general
+        elif checked is not None:
+            as_llama = source.config.qkv_bias and not checked.is_qwen2
+            copy = pathlib.Path(temporary)
+            copy_tokenizer(tokenizer, copy)
+            if as_llama:  # the tokenizer files name the general class of `transformers`
+                checked.save(copy)
+            checked.save_end_ids(copy)  # those of the base, if the model is a directory of adapters
+            tokenizer = copy
         save_hf(
             params,
             source.config,

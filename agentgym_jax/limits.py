@@ -1,18 +1,24 @@
 """Limits of config values, declared in annotations: `rows: Annotated[int, Range(1, unit="rows")]`.
 
 They reject invalid values before a run starts (`misfit`) and appear in docs/config.md (`describe`).
+The fields of the JSON files of a model have the same limits (`read_object`).
 """
 
 import dataclasses
 import functools
 import inspect
-import math
+import json
+import pathlib
+import reprlib
+import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 _NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "True or False"}
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60  # characters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +72,39 @@ def annotations(reader: Callable[..., Any]) -> dict[str, Any]:
 def misfit(value: Any, annotation: Any) -> str:
     """Returns a description of the valid values if `value` is invalid, otherwise an empty text."""
     return "" if _fits(value, annotation) else describe(annotation)
+
+
+def check_field(place: Any, key: str, value: Any, annotation: Any) -> None:
+    """Raises ValueError that names `place` (a file) and `key` if the value is invalid."""
+    expected = misfit(value, annotation)
+    if expected:
+        raise ValueError(f"{place}: {key}={shorten(value)}: expected {expected}")
+
+
+def read_object(path: pathlib.Path, fields: Mapping[str, Any] = types.MappingProxyType({})) -> Any:
+    """Returns the object of a JSON file.
+
+    `fields` has the annotations of fields that are checked if they are present.
+
+    Raises:
+      ValueError: The file holds no JSON object, or a field is invalid.
+      OSError: The file cannot be read.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not JSON ({error}); restore it") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} holds {shorten(value)}, expected a JSON object; restore it")
+    for key, annotation in fields.items():
+        if key in value:
+            check_field(path, key, value[key], annotation)
+    return value
+
+
+def shorten(value: Any) -> str:
+    """Returns the representation of a value, cut so that it fits a line of an error message."""
+    return _SHORT.repr(value)
 
 
 def unit(annotation: Any) -> str:
@@ -127,7 +166,7 @@ def _fits(value: Any, annotation: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
     if annotation is float:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return is_number and math.isfinite(value)
+        return is_number and abs(value) <= sys.float_info.max  # a whole number may be larger
     if _is_kind(annotation, str):  # a str is a sequence too, and a text enumeration is a str
         return True
     if _is_kind(annotation, Mapping):

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 import pathlib
@@ -49,7 +50,8 @@ def random_params(policy, seed):
 
 def make_run_folder(path, steps):
     """Writes those parts of a run folder that an export reads; step n has the weights of seed n."""
-    config = sources.resolve(str(GOLDEN / "qwen3")).config
+    shape = sources.resolve(str(GOLDEN / "qwen3")).config
+    config = dataclasses.replace(shape, vocab_size=byte_tokenizer().vocab_size)
     policy = Policy(config)
     (path / "model").mkdir(parents=True)
     (path / "model" / "config.json").write_text(json.dumps(to_hf_config(config)))

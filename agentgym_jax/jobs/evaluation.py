@@ -81,6 +81,8 @@ class EvaluationParts:
       max_turns: Turn limit of an episode, by environment.
       identity: JSON object that identifies the weights or the scripted agent.
       run_folder: Evaluated training run; None for other models.
+      settings: Checked config.
+      source: Evaluated model; None for agents without weights, and for random weights.
     """
 
     name: str
@@ -97,6 +99,8 @@ class EvaluationParts:
     max_turns: Mapping[str, int]
     identity: Mapping[str, Any]
     run_folder: pathlib.Path | None
+    settings: "_Settings"
+    source: ModelSource | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -185,17 +189,23 @@ def open_evaluation(config: Mapping[str, Any], workdir: str) -> Iterator[Evaluat
             max_turns=settings.evaluation_turns,
             identity={"name": name} if source is None else fingerprint(source),
             run_folder=None if source is None else _training_run(source),
+            settings=settings,
+            source=source,
         )
 
 
 def build_evaluated_agent(config: Mapping[str, Any], parts: EvaluationParts) -> SampledAgent:
     """Builds the agent of the model that `--model` names, with its weights."""
-    settings = parse(config)
+    settings, layouts = parts.settings, build_layouts(config["mesh"])
     assert settings.model is not None, f"{parts.name} has no weights"
-    source = resolve_source(settings.model)
-    layouts = build_layouts(config["mesh"])
     model = build_model(
-        settings.model, settings.tokenizer, source, layouts, parts.folder, (), seed=parts.seed
+        settings.model,
+        settings.tokenizer,
+        parts.source,
+        layouts,
+        parts.folder,
+        (),
+        seed=parts.seed,
     )
     # Episodes finished before a resume count too, because the number of rows affects the last
     # digits of the logits.

@@ -1,16 +1,12 @@
 """Components of a served model."""
 
-from agentgym_jax.jobs.config.model import Model, ModelSettings, build_layouts, resolve_source
-from agentgym_jax.jobs.config.sections import ConfigError
-from agentgym_jax.models.policy import Policy
+from agentgym_jax.jobs.config.model import Model, ModelSettings, build_layouts, load_source
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.backend import ModelBackend
 from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.requests import Sampling
 from agentgym_jax.sharding import get_platform, rewrap
-from agentgym_jax.text.chat import ChatRenderer
-from agentgym_jax.text.tokenizer import load_tokenizer
 from agentgym_jax.text.tool_chat import ToolChat
 
 # Requests arrive one by one. A CPU computes their prompts at full speed without empty slices; other
@@ -26,28 +22,9 @@ def load_model(name: str, *, dtype: str = "bfloat16", tensor: int = 1) -> Model:
     Raises:
       ConfigError: There is no such model, or it has no tokenizer.
     """
-    source = resolve_source(
-        ModelSettings(source=name, dtype=dtype, decode_dtype=dtype, remat="none")
-    )
-    if source is None or source.tokenizer_path is None:
-        raise ConfigError(f"--model={name} has no tokenizer; give a run folder or a directory")
-    try:
-        tokenizer = load_tokenizer(source.tokenizer_path)
-        renderer = ChatRenderer(tokenizer)
-    except (ValueError, OSError) as error:
-        raise ConfigError(f"--model={name}: {error}") from error
+    settings = ModelSettings(source=name, dtype=dtype, decode_dtype=dtype, remat="none")
     mesh = dict(data=1, fsdp=-1, tensor=tensor, decode_tensor=tensor)
-    is_hybrid = source.config.hybrid is not None
-    layout, decode_layout = build_layouts(mesh, is_hybrid=is_hybrid)
-    return Model(
-        policy=Policy(source.config, dtype=dtype, layout=layout),
-        decode_policy=Policy(source.config, dtype=dtype, layout=decode_layout),
-        layout=layout,
-        decode_layout=decode_layout,
-        tokenizer=tokenizer,
-        renderer=renderer,
-        source=source,
-    )
+    return load_source(settings, lambda hybrid: build_layouts(mesh, is_hybrid=hybrid))
 
 
 def make_sampler(model: Model, *, rows: int, context: int, decode_steps: int = 16) -> Sampler:

@@ -8,9 +8,15 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from agentgym_jax.limits import Range
+from agentgym_jax import limits
+from agentgym_jax.limits import OneOf, Range
 
-Size = Annotated[int, Range(1)]
+# Far above the sizes of released models; the upper limits refuse a damaged file or a slip of the
+# keyboard before shapes of that size are built.
+Size = Annotated[int, Range(1, 2**20)]
+Layers = Annotated[int, Range(1, 2**10)]
+Vocabulary = Annotated[int, Range(1, 2**22)]
+Positive = Annotated[float, Range(above=0)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,16 +34,18 @@ class RopeScaling:
       original_max_position: For `llama3`: context length of pre-training, in tokens.
     """
 
-    kind: str
-    factor: float
-    low_frequency_factor: float = 1.0
-    high_frequency_factor: float = 4.0
-    original_max_position: int = 8192
+    kind: Annotated[str, OneOf(("linear", "llama3"))]
+    factor: Positive
+    low_frequency_factor: Positive = 1.0
+    high_frequency_factor: Positive = 4.0
+    original_max_position: Annotated[int, Range(1, unit="tokens")] = 8192
 
     def __post_init__(self):
-        if self.kind not in ("linear", "llama3"):
+        _check_fields(self, "rope_scaling")
+        if self.low_frequency_factor >= self.high_frequency_factor:
             raise ValueError(
-                f"RopeScaling.kind is {self.kind!r}; known kinds are 'linear' and 'llama3'"
+                f"rope_scaling: low_frequency_factor={self.low_frequency_factor} is not below "
+                f"high_frequency_factor={self.high_frequency_factor}"
             )
 
 
@@ -56,19 +64,16 @@ class HybridConfig:
       conv_size: Tokens that the convolution of a delta net sees (W).
     """
 
-    interval: int
-    key_heads: int
-    value_heads: int
-    key_size: int
-    value_size: int
-    rotary_size: int
-    conv_size: int = 4
+    interval: Size
+    key_heads: Size
+    value_heads: Size
+    key_size: Size
+    value_size: Size
+    rotary_size: Size
+    conv_size: Size = 4
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"hybrid.{field.name}={value!r}: expected a positive integer")
+        _check_fields(self, "hybrid")
         if min(self.interval, self.conv_size) < 2 or self.value_heads % self.key_heads:
             raise ValueError(
                 f"{self}: interval and conv_size must be at least 2, and value_heads a multiple of "
@@ -94,7 +99,8 @@ class DecoderConfig:
       num_kv_heads: Key and value heads (K).
       head_size: Width of a head (H). It is even; N * H and D may differ.
       rope_theta: Base of the rotary frequencies.
-      rope_scaling: Scaling of the rotary frequencies; None for plain rotary embeddings.
+      rope_scaling: Scaling of the rotary frequencies, a RopeScaling or its fields; None for plain
+        rotary embeddings.
       norm_eps: Constant added to the mean square in every RMS norm.
       qkv_bias: True if the q, k and v projections have a bias.
       qk_norm: True if q and k have an RMS norm over the width of each head.
@@ -104,16 +110,16 @@ class DecoderConfig:
         `qk_norm`, no `qkv_bias`, and norms that multiply by 1 + scale.
     """
 
-    vocab_size: int
+    vocab_size: Vocabulary
     hidden_size: Size
     intermediate_size: Size
-    num_layers: Size
+    num_layers: Layers
     num_heads: Size
     num_kv_heads: Size
     head_size: Size
-    rope_theta: Annotated[float, Range(above=0)] = 1e6
-    rope_scaling: RopeScaling | None = None
-    norm_eps: Annotated[float, Range(above=0)] = 1e-6
+    rope_theta: Positive = 1e6
+    rope_scaling: RopeScaling | Mapping[str, Any] | None = None
+    norm_eps: Positive = 1e-6
     qkv_bias: bool = True
     qk_norm: bool = False
     tie_embeddings: bool = True
@@ -123,10 +129,10 @@ class DecoderConfig:
     def __post_init__(self):
         if isinstance(self.hybrid, Mapping):
             object.__setattr__(self, "hybrid", HybridConfig(**self.hybrid))
+        if isinstance(self.rope_scaling, Mapping):
+            object.__setattr__(self, "rope_scaling", RopeScaling(**self.rope_scaling))
         if isinstance(self.hybrid, HybridConfig):
             self._check_hybrid(self.hybrid)
-        elif self.hybrid is not None:
-            raise ValueError(f"DecoderConfig: hybrid={self.hybrid!r}: expected a section or None")
         if self.num_heads % self.num_kv_heads:
             raise ValueError(
                 f"DecoderConfig: num_heads={self.num_heads} is not a multiple of "
@@ -195,6 +201,10 @@ _DEFAULTS: Mapping[str, Any] = {
     "attention_bias": False,
     "mlp_bias": False,
     "partial_rotary_factor": 1.0,
+    "layer_types": None,  # full attention in all layers
+    "quantization_config": None,
+    "compression_config": None,
+    "is_causal": True,
 }
 _FAMILY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "qwen2": {},
@@ -205,7 +215,6 @@ _FAMILY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "partial_rotary_factor": 0.25,
         "attn_output_gate": True,
         "full_attention_interval": 4,
-        "layer_types": None,
         "linear_num_key_heads": 16,
         "linear_num_value_heads": 32,
         "linear_key_head_dim": 128,
@@ -213,8 +222,15 @@ _FAMILY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "linear_conv_kernel_dim": 4,
     },
 }
-_SAME_KEYS = ("hidden_act", "use_sliding_window", "mlp_bias")
 # Keys that must have their default, because the decoder does not support other values.
+_SAME_KEYS = (
+    "hidden_act",
+    "use_sliding_window",
+    "mlp_bias",
+    "quantization_config",
+    "compression_config",
+    "is_causal",
+)
 _FIXED_KEYS: Mapping[str, Sequence[str]] = {
     "qwen2": (*_SAME_KEYS, "attention_bias", "partial_rotary_factor"),
     "qwen3": (*_SAME_KEYS, "attention_bias", "partial_rotary_factor"),
@@ -246,51 +262,92 @@ _HYBRID_SIZES = {
     "value_size": "linear_value_head_dim",
     "conv_size": "linear_conv_kernel_dim",
 }
+# Limits of the keys that are read from a config.json.
+_FIELDS: Mapping[str, Any] = {
+    **{key: DecoderConfig.__annotations__[field] for field, key in _SIZES.items()},
+    **dict.fromkeys((*_HYBRID_SIZES.values(), "full_attention_interval"), Size),
+    "num_key_value_heads": Size | None,
+    "head_dim": Size | None,
+    "rope_theta": Positive,
+    "rope_scaling": Mapping[str, Any] | None,
+    "rope_parameters": Mapping[str, Any] | None,
+    "rms_norm_eps": Positive,
+    "max_position_embeddings": DecoderConfig.__annotations__["max_position"],
+    "tie_word_embeddings": bool,
+    "attention_bias": bool,
+    "partial_rotary_factor": Annotated[float, Range(above=0, at_most=1)],
+    "layer_types": Sequence[str] | None,
+}
+# Limits of the keys of a section with the rotary embedding.
+_ROPE_FIELDS: Mapping[str, Any] = {
+    "rope_theta": Positive,
+    "partial_rotary_factor": _FIELDS["partial_rotary_factor"],
+    "factor": Positive,
+    **{key: RopeScaling.__annotations__[field] for field, key in _LLAMA3_SCALING.items()},
+}
 _LAYER_TYPES = ("linear_attention", "full_attention")
 
 
-def from_hf_config(hf: Mapping[str, Any]) -> DecoderConfig:
+def from_hf_config(hf: Mapping[str, Any], place: Any = "config.json") -> DecoderConfig:
     """Returns the DecoderConfig of a Hugging Face `config.json` of transformers 4 or 5.
 
     Of a Qwen3.5 with a vision tower (`qwen3_5`), it is the config of the text part.
+
+    Raises:
+      ValueError: A key is missing or invalid, or its value is not supported. The message begins
+        with `place`, the path of the file.
     """
     family = hf.get("model_type")
     if family == "qwen3_5" and "text_config" in hf:
-        tie = {key: hf[key] for key in ("tie_word_embeddings",) if key in hf}
-        return from_hf_config({**hf["text_config"], **tie, "model_type": "qwen3_5_text"})
-    if family not in _FAMILY_DEFAULTS:
+        limits.check_field(place, "text_config", hf["text_config"], Mapping[str, Any])
+        outer = ("tie_word_embeddings", "quantization_config", "compression_config")
+        shared = {key: hf[key] for key in outer if key in hf}
+        text = {**hf["text_config"], **shared, "model_type": "qwen3_5_text"}
+        return from_hf_config(text, place)
+    if not isinstance(family, str) or family not in _FAMILY_DEFAULTS:
         raise ValueError(
-            f"config.json: model_type is {family!r}; supported: qwen3_5, "
+            f"{place}: model_type is {limits.shorten(family)}; supported: qwen3_5, "
             f"{', '.join(_FAMILY_DEFAULTS)}"
         )
-    full = {**_DEFAULTS, **_FAMILY_DEFAULTS[family], **hf}
+    defaults = {**_DEFAULTS, **_FAMILY_DEFAULTS[family]}
+    full = {**defaults, **hf}
     missing = [key for key in _SIZES.values() if key not in full]
     if missing:
-        raise ValueError(f"config.json of a {family} model lacks {', '.join(missing)}")
+        raise ValueError(f"{place}: a {family} model lacks {', '.join(missing)}")
     for key in _FIXED_KEYS[family]:
-        expected = {**_DEFAULTS, **_FAMILY_DEFAULTS[family]}[key]
-        if full[key] != expected:
+        if full[key] != defaults[key]:
             raise ValueError(
-                f"config.json of a {family} model has {key}={full[key]!r}; "
-                f"only {key}={expected!r} is supported"
+                f"{place}: {key}={limits.shorten(full[key])} of a {family} model is not supported, "
+                f"only {key}={defaults[key]!r}"
             )
-    theta, scaling = _rope(full)
-    sizes = {field: full[key] for field, key in _SIZES.items()}
-    if sizes["num_kv_heads"] is None:
-        sizes["num_kv_heads"] = sizes["num_heads"]
-    if sizes["head_size"] is None:
-        sizes["head_size"] = sizes["hidden_size"] // sizes["num_heads"]
-    return DecoderConfig(
-        **sizes,
-        rope_theta=theta,
-        rope_scaling=scaling,
-        norm_eps=float(full["rms_norm_eps"]),
-        qkv_bias=family == "qwen2" or full["attention_bias"],
-        qk_norm=family in ("qwen3", "qwen3_5_text"),
-        tie_embeddings=full["tie_word_embeddings"],
-        max_position=full["max_position_embeddings"],
-        hybrid=_hybrid(full) if family == "qwen3_5_text" else None,
-    )
+    for key, annotation in _FIELDS.items():
+        if key in full:
+            limits.check_field(place, key, full[key], annotation)
+    if full["num_key_value_heads"] is None:
+        full["num_key_value_heads"] = full["num_attention_heads"]
+    if full["head_dim"] is None:
+        full["head_dim"] = full["hidden_size"] // full["num_attention_heads"]
+        limits.check_field(place, "head_dim", full["head_dim"], Size)
+    if family != "qwen3_5_text" and set(full["layer_types"] or ()) - {_LAYER_TYPES[1]}:
+        raise ValueError(
+            f"{place}: layer_types={limits.shorten(full['layer_types'])} of a {family} model is not "
+            f"supported, only {_LAYER_TYPES[1]} in all layers"
+        )
+    try:
+        theta, scaling = _rope(full)
+        return DecoderConfig(
+            **{field: full[key] for field, key in _SIZES.items()},
+            rope_theta=theta,
+            rope_scaling=scaling,
+            norm_eps=float(full["rms_norm_eps"]),
+            qkv_bias=family == "qwen2" or full["attention_bias"],
+            qk_norm=family in ("qwen3", "qwen3_5_text"),
+            tie_embeddings=full["tie_word_embeddings"],
+            max_position=full["max_position_embeddings"],
+            hybrid=_hybrid(full) if family == "qwen3_5_text" else None,
+        )
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from error
 
 
 def _hybrid(full: Mapping[str, Any]) -> HybridConfig:
@@ -302,8 +359,8 @@ def _hybrid(full: Mapping[str, Any]) -> HybridConfig:
         group = [_LAYER_TYPES[0]] * (interval - 1) + [_LAYER_TYPES[1]]
         if interval < 2 or found != (group * layers)[:layers]:
             raise ValueError(
-                "config.json: layer_types must repeat a group of linear_attention layers that ends "
-                f"with one full_attention layer; found {', '.join(found)}"
+                "layer_types must repeat a group of linear_attention layers that ends with one "
+                f"full_attention layer; found {limits.shorten(found)}"
             )
     rope = {"partial_rotary_factor": full["partial_rotary_factor"]}
     rope.update(full["rope_parameters"] or full["rope_scaling"] or {})
@@ -316,20 +373,35 @@ def _hybrid(full: Mapping[str, Any]) -> HybridConfig:
 
 def _rope(full: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
     """Returns base and scaling of the rotary embedding from the keys of transformers 4 or 5."""
-    rope = {"rope_theta": full["rope_theta"], "rope_type": "default"}
-    for section in (full["rope_scaling"], full["rope_parameters"]):
-        rope.update(section or {})
-    kind = rope["type"] if "type" in rope else rope["rope_type"]
+    rope = {"rope_theta": full["rope_theta"], "partial_rotary_factor": 1.0}
+    for name in ("rope_scaling", "rope_parameters"):
+        for key, value in (full[name] or {}).items():
+            if key in _ROPE_FIELDS:
+                limits.check_field(name, key, value, _ROPE_FIELDS[key])
+            rope[key] = value
+    if rope["partial_rotary_factor"] != 1.0 and full["model_type"] != "qwen3_5_text":
+        raise ValueError(
+            f"partial_rotary_factor={rope['partial_rotary_factor']} is not supported, only 1.0"
+        )
+    kind = rope.get("rope_type", rope.get("type", "default"))
     theta = float(rope["rope_theta"])
     if kind == "default":
         return theta, None
     if kind not in ("linear", "llama3"):
         raise ValueError(
-            f"config.json: rope scaling {kind!r} is not supported; use default, linear or llama3"
+            f"rope scaling {limits.shorten(kind)} is not supported; use default, linear or llama3"
         )
-    names = _LLAMA3_SCALING if kind == "llama3" else {}
-    options = {field: rope[key] for field, key in names.items()}
-    return theta, RopeScaling(kind, float(rope["factor"]), **options)
+    names = {"factor": "factor"} | (_LLAMA3_SCALING if kind == "llama3" else {})
+    missing = [key for key in names.values() if key not in rope]
+    if missing:
+        raise ValueError(f"rope scaling {kind!r} lacks {', '.join(missing)}")
+    return theta, RopeScaling(kind, **{field: rope[key] for field, key in names.items()})
+
+
+def _check_fields(section: Any, name: str) -> None:
+    """Raises ValueError if a field of a dataclass does not fit its annotation."""
+    for field, annotation in limits.annotations(type(section)).items():
+        limits.check_field(name, field, getattr(section, field), annotation)
 
 
 def to_hf_config(config: DecoderConfig, *, as_llama: bool = False) -> dict[str, Any]:

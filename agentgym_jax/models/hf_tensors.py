@@ -5,21 +5,25 @@ layers as [L, in..., out...], with heads split. `RULES` defines the conversion.
 """
 
 import dataclasses
-import json
+import itertools
 import math
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import safetensors
 from absl import logging
 
+from agentgym_jax import limits
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.hybrid import FULL, linear_name
 
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
+_ROWS = 4096  # rows of a slice when two tensors are compared
+# Types of plain weights in safetensors; others (int8, float8) belong to quantised weights.
+_FLOATS = ("F64", "F32", "F16", "BF16")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,36 +179,75 @@ class StoredTensor:
 
         The file is opened for each tensor, so that pages of earlier tensors do not stay mapped.
         """
-        with _open(self.file) as file:
+        with open_file(self.file) as file:
             return file.get_tensor(self.name)
+
+    def equals(self, other: "StoredTensor") -> bool:
+        """Returns True if both tensors have the same values; reads slices of the first axis."""
+        if self.shape != other.shape:
+            return False
+        with open_file(self.file) as file, open_file(other.file) as other_file:
+            mine, theirs = file.get_slice(self.name), other_file.get_slice(other.name)
+            stops = [*range(_ROWS, self.shape[0], _ROWS), self.shape[0]]
+            parts = itertools.pairwise([0, *stops])
+            return all(np.array_equal(mine[i:j], theirs[i:j]) for i, j in parts)
 
 
 def find_tensors(directory: pathlib.Path) -> dict[str, StoredTensor]:
     """Returns all tensors of a Hugging Face directory by name; reads only the files' headers.
 
     The directory has one safetensors file, or several with an index.
+
+    Raises:
+      ValueError: The index is invalid, a file is truncated, or a tensor has no floating-point type.
+      FileNotFoundError: A file is missing.
     """
     index = directory / INDEX_FILE
     file_names = [SINGLE_FILE]
     if index.exists():
-        file_names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-    missing = [name for name in file_names if not (directory / name).exists()]
+        found = limits.read_object(index, {"weight_map": Mapping[str, str]})
+        if not found.get("weight_map"):
+            raise ValueError(f"{index} has no weight_map, which names the file of every tensor")
+        file_names = sorted(set(found["weight_map"].values()))
+        outside = [name for name in file_names if pathlib.Path(name).name != name]
+        if outside:
+            raise ValueError(
+                f"{index}: weight_map names {limits.shorten(outside[0])}, expected a file name"
+            )
+    missing = [name for name in file_names if not (directory / name).is_file()]
     if missing:
         raise FileNotFoundError(
-            f"{directory} has no {', '.join(missing)}. A Hugging Face directory holds "
-            f"{SINGLE_FILE}, or the files named in {INDEX_FILE}; finish its download, or "
-            "convert other weight formats to safetensors first."
+            f"{directory} has no {', '.join(missing[:3])}{', ...' if len(missing) > 3 else ''}. A "
+            f"Hugging Face directory holds {SINGLE_FILE}, or the files named in {INDEX_FILE}; finish "
+            "its download, or convert other weight formats to safetensors first."
         )
     tensors = {}
     for path in [directory / name for name in file_names]:
-        with _open(path) as file:
-            for name in file.keys():  # noqa: SIM118 (not a mapping)
-                shape = tuple(file.get_slice(name).get_shape())
-                tensors[name] = StoredTensor(name, path, shape)
+        for tensor in read_header(path):
+            tensors[tensor.name] = tensor
     return tensors
 
 
-def _open(path: pathlib.Path) -> Any:
+def read_header(path: pathlib.Path) -> Iterator[StoredTensor]:
+    """Yields the tensors of a safetensors file.
+
+    Raises:
+      ValueError: The file is truncated, or a tensor has no floating-point type.
+    """
+    with open_file(path) as file:
+        for name in file.keys():  # noqa: SIM118 (not a mapping)
+            stored = file.get_slice(name)
+            if stored.get_dtype() not in _FLOATS:
+                raise ValueError(
+                    f"{path}: {name} has type {stored.get_dtype()}, expected {', '.join(_FLOATS)}. "
+                    "Quantised weights are not supported: use the model that was quantised, or "
+                    "dequantise it with transformers (model.dequantize(), then save_pretrained)"
+                )
+            yield StoredTensor(name, path, tuple(stored.get_shape()))
+
+
+def open_file(path: pathlib.Path) -> Any:
+    """Opens a safetensors file; raises ValueError if it is damaged."""
     try:
         return safetensors.safe_open(path, "np")
     except safetensors.SafetensorError as error:

@@ -7,7 +7,8 @@ modules.
 import dataclasses
 import json
 import pathlib
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -15,23 +16,51 @@ import numpy as np
 import safetensors.numpy
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from agentgym_jax.models.hf_tensors import RULES
+from agentgym_jax import limits
+from agentgym_jax.limits import Range
+from agentgym_jax.models.hf_tensors import RULES, read_header
 from agentgym_jax.models.lora import TARGETS, Adapters, Params, adapter_path
 from agentgym_jax.models.policy import Policy
 
 CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
 _PREFIX = "base_model.model."
-# Options of PEFT that change the function of the adapters, with the values that are supported.
-_PLAIN = {
-    "use_dora": False,
-    "rank_pattern": {},
-    "alpha_pattern": {},
-    "fan_in_fan_out": False,
-    "layers_to_transform": None,
-    "modules_to_save": None,
-    "bias": "none",
-    "lora_bias": False,
+# Options that do not change the function of stored adapters. They concern training, name the base,
+# or have an effect only together with an option that is refused.
+_FREE = {
+    "auto_mapping",
+    "base_model_name_or_path",
+    "ensure_weight_tying",
+    "eva_config",
+    "exclude_modules",
+    "inference_mode",
+    "layers_pattern",
+    "lora_alpha",
+    "lora_dropout",
+    "megatron_core",
+    "peft_type",
+    "peft_version",
+    "qalora_group_size",
+    "r",
+    "runtime_config",
+    "target_modules",
+    "task_type",
+    "use_rslora",
+}
+# Supported values of other options. The initialisations change the adapters only; those that change
+# the base too (PiSSA, OLoRA, CorDA, LoftQ) give adapters that fit the changed base only. An option
+# that is not listed must be off.
+_SUPPORTED: Mapping[str, Sequence[Any]] = {
+    "init_lora_weights": (True, False, "gaussian", "eva", "orthogonal"),
+    "bias": ("none",),
+    "revision": ("main",),
+}
+_OFF: Sequence[Any] = (None, False, "", [], {})
+_FIELDS: Mapping[str, Any] = {
+    "base_model_name_or_path": str | None,
+    "r": Annotated[int, Range(1, 2**16)],
+    "lora_alpha": Annotated[float, Range(above=0)],
+    "use_rslora": bool | None,
 }
 
 
@@ -49,20 +78,27 @@ def is_peft(directory: pathlib.Path) -> bool:
 
 
 def read_config(directory: pathlib.Path) -> dict[str, Any]:
-    """Returns the `adapter_config.json` of a directory, after checking its options."""
+    """Returns the `adapter_config.json` of a directory, after checking its options.
+
+    Raises:
+      ValueError: An option is missing, invalid, or changes the adapters in a way that is not supported.
+    """
     path = directory / CONFIG_FILE
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON ({error}); restore it") from error
-    if not isinstance(config, dict) or config.get("peft_type") != "LORA":
-        raise ValueError(f"{path}: peft_type must be LORA, got {config!r:.80}")
-    for name, plain in _PLAIN.items():
-        if config.get(name, plain) not in (plain, None):
+    config = limits.read_object(path, _FIELDS)
+    if config.get("peft_type") != "LORA":
+        raise ValueError(
+            f"{path}: peft_type={limits.shorten(config.get('peft_type'))}: expected LORA"
+        )
+    for name, value in config.items():
+        allowed = (*_SUPPORTED.get(name, ()), *_OFF)
+        if name not in _FREE and not any(value == x and type(value) is type(x) for x in allowed):
             raise ValueError(
-                f"{path}: {name}={config[name]!r} is not supported, only {plain!r}. Merge the "
-                "adapters with PEFT (merge_and_unload) and use the merged model"
+                f"{path}: {name}={limits.shorten(value)} is not supported. Merge the adapters with "
+                "PEFT (merge_and_unload) and use the merged model"
             )
+    missing = [name for name in ("r", "lora_alpha") if name not in config]
+    if missing:
+        raise ValueError(f"{path} lacks {' and '.join(missing)}")
     return config
 
 
@@ -77,24 +113,21 @@ def load(directory: pathlib.Path, policy: Policy) -> PeftAdapters:
     path = directory / WEIGHTS_FILE
     if not path.is_file():
         raise FileNotFoundError(f"{directory} has no {WEIGHTS_FILE}")
-    tensors = safetensors.numpy.load_file(path)
-    names = config["target_modules"]
+    stored = {tensor.name: tensor for tensor in read_header(path)}
     modules = {target: _module(target) for target in TARGETS}
     targets = tuple(
-        t for t in TARGETS if any(modules[t] in name for name in tensors if "lora_A" in name)
+        t for t in TARGETS if any(modules[t] in name for name in stored if "lora_A" in name)
     )
-    rank = int(config["r"])
-    alpha = float(config["lora_alpha"])
+    rank, alpha = config["r"], float(config["lora_alpha"])
     if config.get("use_rslora"):
         alpha *= rank**0.5
     adapters = Adapters(policy.abstract_params(), policy.logical_axes(), rank, alpha, targets)
     expected = _stored_shapes(adapters, policy.config.num_layers)
-    found = {name: tensor.shape for name, tensor in tensors.items()}
-    if found != {name: shape for name, (_, _, shape) in expected.items()} or not targets:
-        wrong = sorted(set(found.items()) ^ {(n, s) for n, (_, _, s) in expected.items()})[:4]
+    found = {name: tensor.shape for name, tensor in stored.items()}
+    wanted = {name: shape for name, (_, _, shape) in expected.items()}
+    if found != wanted or not targets:
         raise ValueError(
-            f"{path} does not fit the model: {wrong or 'no adapter of a known kernel'} "
-            f"(target_modules={names}, r={rank}). Known kernels: {', '.join(modules.values())}"
+            f"{path} does not fit the model (r={rank}): {_describe_misfit(found, wanted, modules)}"
         )
     params = {
         path: np.empty(x.shape, np.float32)
@@ -102,7 +135,7 @@ def load(directory: pathlib.Path, policy: Policy) -> PeftAdapters:
     }
     for name, (place, layer, _) in expected.items():
         part = params[place][layer]
-        part[...] = tensors[name].astype(np.float32).T.reshape(part.shape)
+        part[...] = stored[name].read().astype(np.float32).T.reshape(part.shape)
     return PeftAdapters(adapters, jax.tree.map(jnp.asarray, unflatten_dict(params)))
 
 
@@ -134,6 +167,21 @@ def save(
     path = directory / CONFIG_FILE
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
     (directory / WEIGHTS_FILE).chmod(path.stat().st_mode)
+
+
+def _describe_misfit(
+    found: Mapping[str, Sequence[int]],
+    wanted: Mapping[str, Sequence[int]],
+    modules: Mapping[str, str],
+) -> str:
+    """Describes the first tensor of adapters that differs from the expected ones."""
+    for name, shape in found.items():
+        if name not in wanted:
+            return f"the model has no kernel for {name}; it adapts {', '.join(modules.values())}"
+        if shape != wanted[name]:
+            return f"{name} has shape {shape}, expected {wanted[name]}"
+    lacking = [name for name in wanted if name not in found]
+    return f"{lacking[0]} is missing" if lacking else "it holds no adapter of a known kernel"
 
 
 def _module(target: str) -> str:

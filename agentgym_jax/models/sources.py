@@ -1,21 +1,22 @@
 """Resolution of the flag `--model`, and loading of the parameters of the named model."""
 
 import dataclasses
-import json
 import pathlib
 import re
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import huggingface_hub
 import huggingface_hub.errors
 import jax
 
-from agentgym_jax import bucket
+from agentgym_jax import bucket, limits
 from agentgym_jax.models import peft_files
 from agentgym_jax.models.config import PRESETS, DecoderConfig, from_hf_config
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import TOKENIZER_FILES, check_tensors, load_hf
 from agentgym_jax.sharding import Layout
+from agentgym_jax.text.tokenizer import Tokenizer, load_tokenizer, read_end_ids
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _HUB_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json", *TOKENIZER_FILES)
@@ -56,7 +57,7 @@ class ModelSource:
 
 
 def resolve(model: str) -> ModelSource:
-    """Finds a model by its name and reads its configuration, but loads no weights.
+    """Finds a model by its name and checks its files, but loads no weights.
 
     Args:
       model: Hugging Face directory, directory of PEFT adapters, run folder (also in a bucket),
@@ -66,6 +67,16 @@ def resolve(model: str) -> ModelSource:
     Raises:
       ValueError: `model` is none of these, or the model is not supported.
       FileNotFoundError: A file of the model is missing, or the hub cannot be reached.
+    """
+    source = find(model)
+    check_weights(source)
+    return source
+
+
+def find(model: str, adapted_by: Sequence[pathlib.Path] = ()) -> ModelSource:
+    """Finds a model and reads its configuration; unlike `resolve`, it does not check the weights.
+
+    `adapted_by` are the directories of adapters whose base the model is.
     """
     if bucket.is_url(model):
         path = bucket.local_copy(model, with_trajectories=False)
@@ -83,7 +94,10 @@ def resolve(model: str) -> ModelSource:
         name = peft_files.read_config(path).get("base_model_name_or_path")
         if not name:
             raise ValueError(f"{path}: {peft_files.CONFIG_FILE} names no base_model_name_or_path")
-        base = resolve(name)
+        chain = (*adapted_by, path.resolve())
+        if len(set(chain)) < len(chain):
+            raise ValueError(f"{path}: base_model_name_or_path={name} leads back to these adapters")
+        base = find(name, chain)
         if base.config.hybrid is not None:
             raise ValueError(
                 f"{path} adapts {name}, a Qwen3.5; adapters of this family are not supported, so "
@@ -110,13 +124,7 @@ def read_hf_config(directory: pathlib.Path) -> DecoderConfig:
             f"{directory} has no config.json. A model is a Hugging Face directory (config.json and "
             "safetensors) or a run folder with checkpoints/ and model/config.json."
         )
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON ({error}); restore it") from error
-    if not isinstance(config, dict):
-        raise ValueError(f"{path} holds no JSON object; restore it")
-    return from_hf_config(config)
+    return from_hf_config(limits.read_object(path), path)
 
 
 def download(hub_id: str) -> pathlib.Path:
@@ -140,6 +148,36 @@ def check_weights(source: ModelSource) -> None:
         peft_files.load(source.path, Policy(source.config))
     if source.kind == "hf_dir":
         check_tensors(source.path, Policy(source.config))
+
+
+def read_tokenizer(source: ModelSource) -> Tokenizer:
+    """Loads the tokenizer of a model.
+
+    Raises:
+      ValueError: There is no tokenizer, it is invalid, or it has more ids than the embedding rows.
+      FileNotFoundError: The folder of the tokenizer is missing.
+    """
+    path = source.tokenizer_path
+    if path is None:
+        raise ValueError(
+            f"{source.model} is a preset and has no tokenizer: name a directory or a run folder; in a "
+            "config, set tokenizer.source to a path, 'bytes' or 'train'"
+        )
+    tokenizer = load_tokenizer(path)
+    if source.base is not None and source.base.tokenizer_path is not None:
+        tokenizer = tokenizer.ending_with(read_end_ids(source.base.tokenizer_path))
+    check_vocabulary(tokenizer, source.config)
+    return tokenizer
+
+
+def check_vocabulary(tokenizer: Tokenizer, config: DecoderConfig) -> None:
+    """Raises ValueError if the tokenizer has ids that the embedding lacks."""
+    largest = max(tokenizer.vocab_size - 1, *tokenizer.end_ids, 0)
+    if largest >= config.vocab_size:
+        raise ValueError(
+            f"the tokenizer has ids up to {largest}, the model only {config.vocab_size} embeddings; "
+            "they do not belong together"
+        )
 
 
 def load_params(

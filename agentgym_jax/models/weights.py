@@ -25,6 +25,7 @@ from agentgym_jax.models.policy import Params, Policy
 from agentgym_jax.sharding import Layout, put
 
 MAX_SHARD_BYTES = 5 * 10**9  # default of huggingface_hub
+_HEAD, _EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -66,7 +67,8 @@ def check_tensors(directory: str | pathlib.Path, policy: Policy) -> dict[str, St
     """Returns the tensors of a Hugging Face directory by name, after checking names and shapes.
 
     Raises:
-      ValueError: Tensors are missing, unexpected or wrongly shaped, or a file is truncated.
+      ValueError: Tensors are missing, unexpected, wrongly shaped or quantised, a file is truncated,
+        or a model with tied embeddings has another output head.
       FileNotFoundError: A file is missing.
     """
     config = policy.config
@@ -101,12 +103,18 @@ def check_tensors(directory: str | pathlib.Path, policy: Policy) -> dict[str, St
             f"qkv_bias={config.qkv_bias}, qk_norm={config.qk_norm}). {'; '.join(described)}. "
             "Check that config.json belongs to these weights."
         )
+    head = tensors.get(_HEAD)
+    if config.tie_embeddings and head is not None and not head.equals(tensors[_EMBEDDING]):
+        raise ValueError(
+            f"{directory}: config.json has tie_word_embeddings=True, but {_HEAD} differs from "
+            f"{_EMBEDDING}. If the model has its own output head, set tie_word_embeddings to false"
+        )
     return tensors
 
 
 def _is_redundant(tensor: StoredTensor, config: DecoderConfig) -> bool:
     """Returns True for a tensor that some exports store and the decoder does not need."""
-    if tensor.name == "lm_head.weight":
+    if tensor.name == _HEAD:
         return config.tie_embeddings
     if tensor.name.endswith("self_attn.o_proj.bias"):
         return config.qkv_bias and not tensor.read().any()

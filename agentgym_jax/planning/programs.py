@@ -93,7 +93,7 @@ def get_decoder_config(settings: RLSettings) -> DecoderConfig:
     preset = hub and f"qwen{hub.group(1)}-{hub.group(2)}b"
     if preset in PRESETS:
         return PRESETS[preset]
-    return sources.resolve(model.source).config
+    return sources.find(model.source).config
 
 
 def make_programs(

@@ -54,7 +54,7 @@ class ChatRenderer:
 
     Attributes:
       stop_ids: Tokens that end a sampled turn: the template's stop token, then the tokenizer's
-        end-of-document token if it differs.
+        end-of-document token and those of the model's generation_config.json if they differ.
       template: Compiled chat template.
       grammar: Fixed strings of the template.
     """
@@ -88,8 +88,8 @@ class ChatRenderer:
         seam = after_stop[-1:] + self._next_header[:1]
         if len(seam) == 2 and all(isinstance(piece, str) for piece in seam):
             self._next_header.insert(0, after_stop.pop())  # both texts could merge into one token
-        ends = (stop,) if tokenizer.eos_id is None else (stop, tokenizer.eos_id)
-        self.stop_ids = tuple(dict.fromkeys(ends))
+        document_end = () if tokenizer.eos_id is None else (tokenizer.eos_id,)
+        self.stop_ids = tuple(dict.fromkeys((stop, *document_end, *tokenizer.end_ids)))
         self._check_runs()
 
     def opening(self, messages: Sequence[Mapping[str, str]]) -> list[list[int]]:

@@ -5,11 +5,13 @@ import json
 import pathlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
+from agentgym_jax import limits
+from agentgym_jax.limits import Range
 from agentgym_jax.text import sentencepiece_tokenizer
 from agentgym_jax.text.template import COMPACT
 
@@ -25,6 +27,8 @@ _QWEN2_RULES = [
 ]
 _AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix")
 _NOT_OF_QWEN2 = ("unk_token", *_AFFIXES, "byte_fallback", "ignore_merges")
+_GENERATION_FILE = "generation_config.json"
+_TokenId = Annotated[int, Range(0)]
 _TEMPLATE_VARIABLES = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -48,22 +52,30 @@ class Tokenizer:
       chat_template: Jinja source of the conversation format; None if the files define none.
       special_tokens: Ids of the tokens that `encode` never returns, by name.
       template_variables: Variables that the template may read, such as `bos_token`.
+      end_ids: Ids that end an answer according to `generation_config.json`.
     """
 
     def __init__(
-        self, backend_json: str, config: Mapping[str, Any], *, guarded: Iterable[str] = ()
+        self,
+        backend_json: str,
+        config: Mapping[str, Any],
+        *,
+        guarded: Iterable[str] = (),
+        end_ids: Iterable[int] = (),
     ) -> None:
         """Builds a tokenizer from `tokenizer.json` (text) and `tokenizer_config.json` (object).
 
         `guarded` are added tokens to treat as special although the file does not mark them so.
+
+        Raises:
+          ValueError: A file has another form than those of `tokenizers` and `transformers`.
         """
         self._json, self._config, self._guarded = backend_json, dict(config), frozenset(guarded)
+        self.end_ids = tuple(end_ids)
         self.chat_template = _chat_template(self._config)
         tokens = {name: self._config.get(name) for name in _TEMPLATE_VARIABLES}
         self.template_variables: Mapping[str, str] = {
-            name: token if isinstance(token, str) else token["content"]
-            for name, token in tokens.items()
-            if token is not None
+            name: _token_text(name, token) for name, token in tokens.items() if token is not None
         }
         self._text = self._backend()
         self._text.encode_special_tokens = True  # encodes names of special tokens as plain text
@@ -147,10 +159,16 @@ class Tokenizer:
         names = {name for name in self._plain_added if any(name in text for text in texts)}
         if not names:
             return self
-        return Tokenizer(self._json, self._config, guarded=self._guarded | names)
+        guarded = self._guarded | names
+        return Tokenizer(self._json, self._config, guarded=guarded, end_ids=self.end_ids)
+
+    def ending_with(self, end_ids: Iterable[int]) -> "Tokenizer":
+        """Returns a tokenizer with further tokens that end an answer."""
+        ends = dict.fromkeys((*self.end_ids, *end_ids))
+        return Tokenizer(self._json, self._config, guarded=self._guarded, end_ids=ends)
 
     def save(self, directory: str | pathlib.Path) -> None:
-        """Writes `tokenizer.json` and `tokenizer_config.json`, which `transformers` can load."""
+        """Writes the files of a tokenizer, which `transformers` can load."""
         directory = pathlib.Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "tokenizer.json").write_text(self._json, encoding="utf-8")
@@ -162,24 +180,39 @@ class Tokenizer:
             config["chat_template"] = self.chat_template
         text = json.dumps(config, indent=2, ensure_ascii=False, sort_keys=True)
         (directory / "tokenizer_config.json").write_text(text + "\n", encoding="utf-8")
+        self.save_end_ids(directory)
+
+    def save_end_ids(self, directory: pathlib.Path) -> None:
+        """Writes `generation_config.json` with `end_ids`, unless there is one or there are none."""
+        path = directory / _GENERATION_FILE
+        if self.end_ids and not path.exists():
+            ends = {"do_sample": True, "eos_token_id": list(self.end_ids)}
+            path.write_text(json.dumps(ends) + "\n", encoding="utf-8")
 
     def _backend(self) -> tokenizers.Tokenizer:
         """Builds the fast tokenizer without truncation or padding; marks `guarded` as special."""
         try:
             state = json.loads(self._json)
-        except json.JSONDecodeError as error:
+            keys = {"added_tokens", "model", "pre_tokenizer"}
+            if not isinstance(state, dict) or not keys <= set(state):
+                raise TypeError(f"it needs {sorted(keys)}")
+            for token in state["added_tokens"]:
+                token["special"] = token["special"] or token["content"] in self._guarded
+            for part in _metaspaces(state["pre_tokenizer"]):
+                # "first" puts a space before the start of a text, but a piece continues a text
+                if part["prepend_scheme"] == "first":
+                    part["prepend_scheme"] = "never"
+            state["truncation"] = state["padding"] = None
+            text = json.dumps(state, ensure_ascii=False)
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"tokenizer.json is not JSON: {error}") from error
-        keys = {"added_tokens", "model", "pre_tokenizer"}
-        if not isinstance(state, dict) or not keys <= set(state):
-            raise ValueError(f"tokenizer.json is not one of `tokenizers`: it needs {sorted(keys)}")
-        for token in state["added_tokens"]:
-            token["special"] = token["special"] or token["content"] in self._guarded
-        for part in _metaspaces(state["pre_tokenizer"]):
-            # "first" puts a space before the start of a text, but a piece continues a text
-            if part["prepend_scheme"] == "first":
-                part["prepend_scheme"] = "never"
-        state["truncation"] = state["padding"] = None
-        return tokenizers.Tokenizer.from_str(json.dumps(state, ensure_ascii=False))
+        except (TypeError, KeyError, IndexError, AttributeError) as error:
+            raise ValueError(f"tokenizer.json is not one of `tokenizers`: {error}") from error
+        try:
+            return tokenizers.Tokenizer.from_str(text)
+        except Exception as error:  # noqa: BLE001 - the library raises no narrower class
+            reason = " ".join(str(error).split())
+            raise ValueError(f"tokenizer.json is not one of `tokenizers`: {reason}") from error
 
 
 def load_tokenizer(source: str | pathlib.Path) -> Tokenizer:
@@ -215,31 +248,48 @@ def byte_tokenizer(template: str = COMPACT) -> Tokenizer:
     return Tokenizer(backend.to_str(), config)
 
 
+def read_end_ids(directory: pathlib.Path) -> tuple[int, ...]:
+    """Returns the ids that end an answer according to `generation_config.json`; empty without it."""
+    path = directory / _GENERATION_FILE
+    if not path.exists():
+        return ()
+    kinds = {"eos_token_id": _TokenId | Sequence[_TokenId] | None}
+    found = limits.read_object(path, kinds).get("eos_token_id")
+    return (found,) if isinstance(found, int) else tuple(found or ())
+
+
 def _load_directory(path: pathlib.Path) -> Tokenizer:
     config: dict[str, Any] = {}
     if (path / "tokenizer_config.json").exists():
-        config = _read_json(path / "tokenizer_config.json")
+        config = limits.read_object(path / "tokenizer_config.json")
     if (path / "chat_template.jinja").exists():  # has precedence over the template in the config
         config["chat_template"] = (path / "chat_template.jinja").read_text(encoding="utf-8")
     if (path / "tokenizer.json").exists():
-        return Tokenizer((path / "tokenizer.json").read_text(encoding="utf-8"), config)
-    if (path / "tokenizer.model").exists():
+        backend_json = (path / "tokenizer.json").read_text(encoding="utf-8")
+    elif (path / "tokenizer.model").exists():
         backend_json, names = sentencepiece_tokenizer.read(path / "tokenizer.model")
-        return Tokenizer(backend_json, names | config)
-    raise ValueError(
-        f"{path} has neither tokenizer.json nor tokenizer.model. Write tokenizer.json with "
-        "transformers: AutoTokenizer.from_pretrained(directory).save_pretrained(directory)"
-    )
-
-
-def _read_json(path: pathlib.Path) -> dict[str, Any]:
+        config = names | config
+    else:
+        raise ValueError(
+            f"{path} has neither tokenizer.json nor tokenizer.model. Write tokenizer.json with "
+            "transformers: AutoTokenizer.from_pretrained(directory).save_pretrained(directory)"
+        )
+    end_ids = read_end_ids(path)
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise ValueError(f"{path}: expected a JSON object, found {type(value).__name__}")
-    return value
+        return Tokenizer(backend_json, config, end_ids=end_ids)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _token_text(name: str, token: Any) -> str:
+    """Returns the text of a token, which `transformers` writes as a text or an object."""
+    text = token.get("content") if isinstance(token, Mapping) else token
+    if not isinstance(text, str):
+        raise ValueError(
+            f"tokenizer_config.json: {name}={limits.shorten(token)}: expected a text, or an object "
+            "with its content"
+        )
+    return text
 
 
 def _chat_template(config: Mapping[str, Any]) -> str | None:
@@ -247,9 +297,15 @@ def _chat_template(config: Mapping[str, Any]) -> str | None:
     template = config.get("chat_template")
     if template is None or isinstance(template, str):
         return template
-    named = {entry["name"]: entry["template"] for entry in template}
-    if "default" not in named:
-        raise ValueError(f"tokenizer has chat templates {sorted(named)}, none of them is 'default'")
+    try:
+        named = {entry["name"]: entry["template"] for entry in template}
+    except (TypeError, KeyError) as error:
+        raise ValueError(
+            f"tokenizer_config.json: chat_template={limits.shorten(template)}: expected a text, or a "
+            "list of objects with name and template"
+        ) from error
+    if not isinstance(named.get("default"), str):
+        raise ValueError(f"tokenizer has chat templates {list(named)}, none of them is 'default'")
     return named["default"]
 
 

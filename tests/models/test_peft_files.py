@@ -68,7 +68,7 @@ def change(path, **changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (dict(peft_type="IA3"), "peft_type must be LORA"),
+        (dict(peft_type="IA3"), "peft_type='IA3': expected LORA"),
         (dict(use_dora=True), "use_dora=True is not supported"),
         (dict(rank_pattern={"q_proj": 8}), "rank_pattern"),
         (dict(r=4), "does not fit the model"),

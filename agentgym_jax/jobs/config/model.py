@@ -3,8 +3,7 @@
 import dataclasses
 import functools
 import json
-import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
 import jax
@@ -243,7 +242,6 @@ def resolve_source(settings: ModelSettings) -> ModelSource | None:
         )
     try:
         source = sources.resolve(settings.source)
-        sources.check_weights(source)
     except (ValueError, OSError) as error:
         raise ConfigError(f"config.model.source={settings.source}: {error}") from error
     _check_adapters(settings, source)
@@ -275,40 +273,78 @@ def build_model(
     """
     with folder.writer_first():  # the others load the tokenizer that process 0 saves
         tokenizer = _build_tokenizer(tokenizer_settings, source, folder, texts)
-    size = tokenizer.vocab_size
+    model = assemble_model(settings, tokenizer, source, layouts, seed=seed)
+    logging.info("policy with %.2f million parameters", model.policy.num_parameters / 1e6)
+    if processes.is_writer():
+        text = json.dumps(to_hf_config(model.policy.config), indent=2) + "\n"
+        write_atomic(folder.model / "config.json", text)
+    if model.adapters is not None:
+        logging.info("adapters with %.2f million parameters", model.adapters.num_parameters / 1e6)
+        if processes.is_writer():
+            try:
+                record_adapters(folder.model, model.adapters, source, settings.dtype, seed)
+            except ValueError as error:
+                raise ConfigError(f"config.model.source: {error}") from error
+    return model
+
+
+def load_source(
+    settings: ModelSettings, layouts: Callable[[bool], tuple[Layout | None, Layout | None]]
+) -> Model:
+    """Builds tokenizer and policies of a stored model without a run folder.
+
+    `layouts` returns the layouts of learner and sampler, given whether the model is a hybrid.
+
+    Raises:
+      ConfigError: There is no such model, it is not supported, or it has no tokenizer.
+    """
+    source = resolve_source(settings)
+    try:
+        if source is None:
+            raise ValueError("a model with random weights has no tokenizer")
+        tokenizer = sources.read_tokenizer(source)
+        return assemble_model(settings, tokenizer, source, layouts(is_hybrid(settings, source)))
+    except ConfigError:
+        raise
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"model {settings.source}: {error}") from error
+
+
+def assemble_model(
+    settings: ModelSettings,
+    tokenizer: Tokenizer,
+    source: ModelSource | None,
+    layouts: tuple[Layout | None, Layout | None],
+    *,
+    seed: int = 0,
+) -> Model:
+    """Builds the policies of a model with a tokenizer; no weights are loaded.
+
+    Raises:
+      ConfigError: The tokenizer or its template cannot be used with the model.
+    """
     if source is None:
+        size = tokenizer.vocab_size
         config = call(DecoderConfig, "model.architecture", settings.architecture, vocab_size=size)
     else:
         config = source.config
-    if size > config.vocab_size:
-        raise ConfigError(
-            f"the tokenizer has {size} ids, the model only {config.vocab_size} embeddings; they do "
-            "not belong together"
-        )
+    try:
+        sources.check_vocabulary(tokenizer, config)
+        renderer = ChatRenderer(tokenizer)
+    except ValueError as error:
+        raise ConfigError(f"config.model.source={settings.source}: {error}") from error
     layout, decode_layout = layouts
-    if processes.is_writer():
-        text = json.dumps(to_hf_config(config), indent=2) + "\n"
-        write_atomic(folder.model / "config.json", text)
     policy = Policy(config, dtype=settings.dtype, remat=settings.remat, layout=layout)
-    logging.info("policy with %.2f million parameters", policy.num_parameters / 1e6)
-    adapters = build_adapters(settings, policy)
-    if adapters is not None:
-        logging.info("adapters with %.2f million parameters", adapters.num_parameters / 1e6)
-        if processes.is_writer():
-            try:
-                record_adapters(folder.model, adapters, source, settings.dtype, seed)
-            except ValueError as error:
-                raise ConfigError(f"config.model.source: {error}") from error
     return Model(
         policy=policy,
         decode_policy=Policy(config, dtype=settings.decode_dtype, layout=decode_layout),
         layout=layout,
         decode_layout=decode_layout,
         tokenizer=tokenizer,
-        renderer=ChatRenderer(tokenizer),
+        renderer=renderer,
         source=source,
         seed=seed,
-        adapters=adapters,
+        adapters=build_adapters(settings, policy),
         decodes_merged=settings.decodes_merged,
     )
 
@@ -338,14 +374,14 @@ def _build_tokenizer(
                 template=TEMPLATES[settings.template],
             )
             return load_tokenizer(folder.tokenizer)
-        path: str | pathlib.Path | None = settings.source
-        if path == "model":
-            path = None if source is None else source.tokenizer_path
-        if path is None:
+        if settings.source != "model":
+            tokenizer = load_tokenizer(settings.source)
+        elif source is not None:
+            tokenizer = sources.read_tokenizer(source)
+        else:
             raise ValueError(
                 "the model has random weights and no tokenizer; give a path, 'bytes' or 'train'"
             )
-        tokenizer = load_tokenizer(path)
         ChatRenderer(tokenizer)  # raises an error if the template is unusable
         tokenizer.save(folder.tokenizer)
     except (ValueError, OSError) as error:

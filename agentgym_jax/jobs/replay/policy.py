@@ -22,7 +22,7 @@ from agentgym_jax.jobs.replay.episodes import ReplayError
 from agentgym_jax.jobs.rl import config as rl
 from agentgym_jax.jobs.sft import WARM_START
 from agentgym_jax.learner.checkpoint import Checkpoints
-from agentgym_jax.models.sources import ModelSource
+from agentgym_jax.models.sources import ModelSource, read_tokenizer
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.text.tokenizer import load_tokenizer
 
@@ -140,8 +140,9 @@ def _other_model(folder: RunFolder, settings: ModelSettings, model: str) -> Poli
         raise ReplayError(f"--model={model} has no weights; name a model, a run folder or a preset")
     settings = dataclasses.replace(settings, source=model, **_CONVERTED)
     source = resolve_source(settings)
-    path = None if source is None else source.tokenizer_path
-    if path is not None and not load_tokenizer(path).has_same_ids(load_tokenizer(folder.tokenizer)):
+    if source is None or source.tokenizer_path is None:
+        return PolicyChoice(settings, source)
+    if not read_tokenizer(source).has_same_ids(load_tokenizer(folder.tokenizer)):
         raise ReplayError(
             f"--model={model} has another vocabulary than the run, so it cannot read the recorded "
             "tokens; name a model with the run's tokenizer"

@@ -39,7 +39,6 @@ from agentgym_jax.models.policy import Params, Policy
 from agentgym_jax.models.sources import ModelSource
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.sharding import Layout
-from agentgym_jax.text.tokenizer import load_tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,10 +216,9 @@ def _build_teacher(settings: RLSettings, model: Model) -> Teacher | None:
     name = settings.reference.source
     try:
         source = sources.resolve(name)
-        sources.check_weights(source)
         if source.tokenizer_path is None:
             raise ValueError("a preset has random weights, which teach nothing")
-        if not load_tokenizer(source.tokenizer_path).has_same_ids(model.tokenizer):
+        if not sources.read_tokenizer(source).has_same_ids(model.tokenizer):
             raise ValueError(
                 "its vocabulary differs from the policy's; set config.tokenizer.source to the "
                 f"teacher's tokenizer, {source.tokenizer_path}"
