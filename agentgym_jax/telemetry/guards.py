@@ -15,6 +15,10 @@ Metrics = Mapping[str, float]
 Action = Literal["off", "warn", "skip", "stop"]
 Steps = Annotated[int, Range(1, unit="steps")]
 _PAGE = "docs/troubleshooting.md"
+# Below these values of the first two rollouts, runs in experiments/ learned nothing or little.
+_START_STEPS = 2
+_START_ENTROPY = 0.1  # nats per sampled token
+_START_INFORMATIVE = 0.25  # share of the groups
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +40,8 @@ class GuardSettings:
       entropy_floor: Threshold of `entropy_collapse`, in nats per sampled token.
       reward_collapse: Action if the mean reward of the window is far below the best mean so far.
       reward_drop: Fraction of the best mean that the reward must lose to trip `reward_collapse`.
+      hopeless_start: Action if the first two rollouts leave little to learn from: no success, few
+        informative groups, or an entropy near zero.
     """
 
     window: Steps = 10
@@ -48,6 +54,7 @@ class GuardSettings:
     entropy_floor: Annotated[float, Range(0, unit="nats per token")] = 0.01
     reward_collapse: Action = "warn"
     reward_drop: Annotated[float, Range(above=0)] = 0.5
+    hopeless_start: Action = "warn"
 
 
 class GuardStop(RuntimeError):
@@ -101,10 +108,14 @@ def grad_norm_limit(options: GuardSettings, history: History) -> float:
 
 def check_episodes(options: GuardSettings, history: History, metrics: Metrics) -> list[Finding]:
     """Checks entropy and reward of a step's episodes before the update."""
+    is_start = len(history.rewards) < _START_STEPS
     history = _append_episodes(options, history, metrics)
-    if len(history.rewards) < options.window or history.best_reward is None:
-        return []
     texts = {}
+    if is_start and len(history.rewards) == _START_STEPS:
+        text = _describe_start(history, metrics)
+        texts = {"hopeless_start": text} if text else {}
+    if len(history.rewards) < options.window or history.best_reward is None:
+        return _act(options, texts)
     entropy = statistics.fmean(history.entropies)
     if entropy < options.entropy_floor:
         texts["entropy_collapse"] = (
@@ -122,8 +133,37 @@ def check_episodes(options: GuardSettings, history: History, metrics: Metrics) -
             f"(guards.reward_drop={options.reward_drop}). Go back to an earlier checkpoint with "
             "a lower optimizer.learning_rate or a larger algorithm.kl_coef"
         )
+    return _act(options, texts)
+
+
+def _act(options: GuardSettings, texts: Mapping[str, str]) -> list[Finding]:
+    """Returns the findings of guards that are not `off`."""
     found = [Finding(guard, getattr(options, guard), text) for guard, text in texts.items()]
     return [finding for finding in found if finding.action != "off"]
+
+
+def _describe_start(history: History, metrics: Metrics) -> str:
+    """Returns what the first rollouts lack, with the remedy; empty if nothing is lacking."""
+    groups = metrics.get("rollout/groups", 0.0)
+    informative = metrics.get("rollout/informative_groups", groups)
+    entropy = statistics.fmean(history.entropies)
+    found = []
+    if not metrics.get("rollout/success", 1.0) and not informative:
+        found.append(
+            "no episode has succeeded and no group of samples differs in reward, so nothing can "
+            "be reinforced: easier tasks, a warm start or a reward for partial success are needed"
+        )
+    elif informative < _START_INFORMATIVE * groups:
+        found.append(
+            f"only {informative:.0f} of {groups:.0f} groups of samples differ in reward: tasks of "
+            "medium difficulty (rollout.curriculum) or larger groups are needed"
+        )
+    if entropy < _START_ENTROPY:
+        found.append(
+            f"the entropy is {entropy:.2g} nats per sampled token, so the samples of a task hardly "
+            "differ: a shorter warm start or a higher sampling.temperature is needed"
+        )
+    return "after two rollouts " + "; ".join(found) if found else ""
 
 
 def check_scores(options: GuardSettings, metrics: Metrics, max_gap: float) -> list[Finding]:

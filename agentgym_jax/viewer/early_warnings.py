@@ -69,17 +69,20 @@ def early_warnings(
     `rows_of_step` has the training episodes (`records.row_of`) by step. Training stops at
     `max_logprob_gap`, in nats; None if the config has no limit.
     """
-    shares = {key: _share(rows_of_step, key) for key in _SHARES}
+    logged = {"zero_variance": _logged_flat_groups(run)}
+    shares = {key: _share(rows_of_step, key, logged.get(key, [])) for key in _SHARES}
     variance = shares.pop("zero_variance")
     entropy, gap = _entropy(rows_of_step, run), _logprob_gap(run, max_logprob_gap)
     return [*shares.values(), entropy, variance, gap]
 
 
-def _share(rows_of_step: RowsOfStep, key: str) -> EarlyWarning:
+def _share(rows_of_step: RowsOfStep, key: str, logged: Points) -> EarlyWarning:
+    """Judges a share; it is counted in the episodes if the run has not logged it."""
     title, meaning, (watch, alarm) = _SHARES[key]
     limits = f"watch from {watch:.0%}, alarm from {alarm:.0%}, mean of {_RECENT} steps"
     value = {"saturation": _saturation, "zero_variance": _zero_variance}.get(key)
-    points = _by_step(rows_of_step, value or functools.partial(_turn_share, key=key))
+    counted = value or functools.partial(_turn_share, key=key)
+    points = logged or _by_step(rows_of_step, counted)
     judge = functools.partial(_level, watch=watch, alarm=alarm)
     return EarlyWarning(key, title, meaning, "share", points, limits, judge)
 
@@ -108,6 +111,13 @@ def _turn_share(rows: Rows, key: str) -> float | None:
     known = [row for row in rows if row[key] is not None]
     turns = sum(row["turns"] for row in known)
     return sum(row[key] for row in known) / turns if turns else None
+
+
+def _logged_flat_groups(run: Run) -> Points:
+    """Returns the share of the groups of each step whose rewards are all equal."""
+    groups = dict(_metric(run, "rollout/groups")[0])
+    flat, _ = _metric(run, "rollout/zero_variance_groups")
+    return [(step, count / groups[step]) for step, count in flat if groups.get(step)]
 
 
 def _zero_variance(rows: Rows) -> float | None:

@@ -54,6 +54,12 @@ def test_groups_of_equal_rewards_count_but_single_episodes_do_not():
     assert alone.points == [(1, 0.0)] and warning("zero_variance", {2: [ROW]}).level == "unknown"
 
 
+def test_the_logged_share_of_flat_groups_counts_where_there_is_one():
+    rows = [ROW, ROW, ROW | {"item": "b_1"}, ROW | {"item": "b_1", "reward": 1.0}]
+    line = {"step": 1, "rollout/groups": 4.0, "rollout/zero_variance_groups": 3.0}
+    assert warning("zero_variance", {1: rows}, [line]).points == [(1, 0.75)]
+
+
 @pytest.mark.parametrize(("last", "level"), [(0.9, "ok"), (0.2, "watch"), (0.05, "alarm")])
 def test_entropy_is_compared_with_its_initial_value(last, level):
     lines = [{"step": s, "policy/entropy": 1.0 if s <= 5 else last} for s in range(1, 11)]
