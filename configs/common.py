@@ -68,7 +68,7 @@ def base():
     c.sampler = dict(
         rows=64,
         cache_length=4096,
-        buckets=((64, 16), (256, 8), (1024, 2)),
+        buckets=(),
         decode_steps=16,
         return_after_finished=4,
     )

@@ -28,7 +28,7 @@ from agentgym_jax.models.kv_cache import CACHE_AXES, KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.planning.topology import PlanError
 from agentgym_jax.sampling import decode
-from agentgym_jax.sampling.options import check_buckets
+from agentgym_jax.sampling.options import check_buckets, default_buckets
 from agentgym_jax.sampling.sampler import COPIED_SLOTS
 from agentgym_jax.sharding import (
     DECODE_RULES,
@@ -284,7 +284,7 @@ def _trace_sampler(
     )
     count = jax.ShapeDtypeStruct((), jnp.int32)
     programs = []
-    buckets = check_buckets(options["buckets"], S, shards)
+    buckets = check_buckets(options["buckets"] or default_buckets(B, S), S, shards)
     for T, n in buckets:
         line = jax.ShapeDtypeStruct((n,), jnp.int32)
         tokens = jax.ShapeDtypeStruct((n, T), jnp.int32)

@@ -8,6 +8,7 @@ from typing import Annotated
 import numpy as np
 
 from agentgym_jax.limits import Range
+from agentgym_jax.sharding import get_platform
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +62,18 @@ def episode_key(
     if continuation:
         text += f"/{continuation}"
     return np.frombuffer(hashlib.sha256(text.encode()).digest()[:8], np.uint32).copy()
+
+
+def default_buckets(rows: int, cache_length: int) -> tuple[tuple[int, int], ...]:
+    """Returns shapes of the prefill programs for this device, `(tokens, slices)`.
+
+    A GPU or TPU reads all weights in every call, and observations are short: one length of short
+    slices leaves the fewest positions empty. A CPU is faster with long slices of long prompts.
+    """
+    if get_platform() == "cpu":
+        lengths = ((64, 16), (256, 8), (1024, 2))
+        return tuple(shape for shape in lengths if shape[0] <= cache_length) or ((cache_length, 2),)
+    return ((min(32, cache_length), max(8, rows // 4)),)
 
 
 def check_buckets(

@@ -19,13 +19,19 @@ from agentgym_jax.models.hybrid import HybridCache, create_cache
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling import decode, prefill
-from agentgym_jax.sampling.options import SampledTurn, SamplingOptions, check_buckets
+from agentgym_jax.sampling.options import (
+    SampledTurn,
+    SamplingOptions,
+    check_buckets,
+    default_buckets,
+)
 from agentgym_jax.sampling.prefill import PrefillSlice, PrefixChunk
 from agentgym_jax.sampling.statistics import SamplerStatistics
 from agentgym_jax.sharding import launch_lock
 
 # Slots that one call copies; a prefix needs as many calls as hold its tokens.
 COPIED_SLOTS = 256
+_LOAD_STEP = 4  # ratio of the numbers of rows with which calls decode as the load grows
 
 
 @dataclasses.dataclass
@@ -67,6 +73,7 @@ class Sampler:
         return_after_finished: Annotated[int, Range(1)],
         stop_ids: Sequence[int],
         truncates: bool = True,
+        follow_load: bool = False,
     ):
         """Creates the sampler; `set_params` allocates its cache.
 
@@ -74,9 +81,10 @@ class Sampler:
           policy: Policy with the layout for decoding.
           rows: Number of concurrent episodes; each uses one row of the cache.
           cache_length: Tokens per row of the cache; at least `sampling.max_tokens`.
-          buckets: `(tokens, slices)` shapes of the prefill programs. A chunk is cut into slices of
-            the longest bucket; the remaining tokens use the shortest bucket that holds them. The
-            cut depends only on the length of the chunk. A call may have slices of several rows.
+          buckets: `(tokens, slices)` shapes of the prefill programs; empty to choose them by device
+            and rows. A chunk is cut into slices of the longest bucket; the remaining tokens use the
+            shortest bucket that holds them. The cut depends only on the length of the chunk. A call
+            may have slices of several rows.
           decode_rows: Maximum number of rows that decode together; 0 for all. If it is below
             `rows`, active rows use the slots of rows that wait for their environments.
           decode_steps: Maximum number of tokens per row and decode call.
@@ -84,6 +92,8 @@ class Sampler:
           stop_ids: Tokens that end a turn.
           truncates: False if no episode sets top-k or top-p. The decode program then has no branch
             for them; a GPU would wait for the host at the branch in every step.
+          follow_load: True to decode with fewer rows while few are active, which changes the rounding
+            of results on some hardware. It has no effect on several devices.
         """
         self._shards = 1 if policy.layout is None else policy.layout.shards("batch")
         if rows % self._shards:
@@ -91,6 +101,7 @@ class Sampler:
                 f"sampler.rows={rows} cannot be divided over {self._shards} groups of devices; "
                 f"set {-(-rows // self._shards) * self._shards}"
             )
+        buckets = buckets or default_buckets(rows, cache_length)
         self.buckets = check_buckets(buckets, cache_length, self._shards)
         if policy.layout is not None and 0 < decode_rows < rows:
             raise ValueError(
@@ -106,6 +117,10 @@ class Sampler:
         self._cache: KVCache | HybridCache | None = None
         # True if a cache row is the state of a sequence, which cannot return to fewer tokens.
         self._has_state = policy.config.hybrid is not None
+        # Possible numbers of rows of a decode call.
+        self._widths = [self.decode_rows]
+        while follow_load and policy.layout is None and self._widths[-1] > 1:
+            self._widths.append(-(-self._widths[-1] // _LOAD_STEP))
         self._backend = choose_backend(
             self.decode_rows, policy.dtype, policy.layout, allow_native=not self._has_state
         )
@@ -174,6 +189,19 @@ class Sampler:
             raise ValueError("Sampler.release while rows are open: close them first")
         self._params = self._cache = None
         self._version = -1
+
+    def warm_up(self) -> None:
+        """Compiles all programs, with unused rows; no row may be open."""
+        if self._open or self._params is None:
+            raise ValueError("Sampler.warm_up needs weights and no open row")
+        for T, n in self.buckets:
+            arrays = prefill.pack_slices([None] * n, T, padding_row=self.rows)
+            with launch_lock:
+                self._cache = decode.prefill(self.policy, self._params, self._cache, *arrays)
+        self._copy_rows([])
+        for width in self._widths:
+            self._decode(*self._state_of([], width))
+        jax.block_until_ready(self._cache)
 
     def open(self, key: np.ndarray, options: SamplingOptions) -> int:
         """Opens and returns a free row for an episode; `key` is its random key, uint32 [2]."""
@@ -327,6 +355,9 @@ class Sampler:
             return
         started = time.perf_counter()
         state, members, row_B = self._select_rows()
+        self._running = _Call(members, self._decode(state, row_B), started)
+
+    def _decode(self, state: decode.RowState, row_B: np.ndarray | None) -> decode.DecodedChunk:
         with launch_lock:
             self._cache, chunk = decode.decode_chunk(
                 self.policy,
@@ -337,7 +368,7 @@ class Sampler:
                 row_B,
                 steps=self._decode_steps,
             )
-        self._running = _Call(members, chunk, started)
+        return chunk
 
     def finish(self) -> list[SampledTurn]:
         """Waits for the running call, if any, and returns the turns that ended in it."""
@@ -348,7 +379,7 @@ class Sampler:
         turns = [self._record_tokens(row, index, chunk) for row, index in call.members]
         stats = self.statistics
         stats.sampled += int(chunk.count.sum())
-        stats.decode_row_steps += self.decode_rows * int(chunk.steps)
+        stats.decode_row_steps += len(chunk.count) * int(chunk.steps)
         stats.seconds_decode += time.perf_counter() - call.started
         return [turn for turn in turns if turn is not None]
 
@@ -390,13 +421,17 @@ class Sampler:
         # Digests of targets are added after the search, because their caches still lack the prefix.
         for _, row, count in copies:
             self.statistics.copied += self._advance(row, count)
+        self._copy_rows([(row, (source, row)) for source, row, _ in copies])
+
+    def _copy_rows(self, pairs: Sequence[tuple[int, tuple[int, int]]]) -> None:
+        """Copies rows, given (target, (source, target)); without any, compiles the program."""
         width = max(1, self.rows // self._shards // 4) * self._shards
-        pairs = [(row, (source, row)) for source, row, _ in copies]
-        for call in prefill.divide_lines(pairs, self.rows, width, self._shards):
+        calls = prefill.divide_lines(pairs, self.rows, width, self._shards)
+        for call in calls if pairs else [[None] * width]:
             padded = [(0, self.rows) if pair is None else pair for pair in call]
             source, target = np.asarray(padded, np.int32).T
-            longest = max(int(self._state.length[pair[1]]) for pair in call if pair is not None)
-            for start in range(0, longest, COPIED_SLOTS):
+            lengths = [int(self._state.length[pair[1]]) for pair in call if pair is not None]
+            for start in range(0, max(lengths, default=1), COPIED_SLOTS):
                 with launch_lock:
                     self._cache = decode.copy_rows(
                         self._cache,
@@ -469,16 +504,26 @@ class Sampler:
 
         The rows that have been active longest are selected and stay selected until their turn ends.
         """
-        if self.decode_rows == self.rows:
-            # The state is copied, because the device may read it while the host changes it.
-            state = jax.tree.map(np.copy, self._state)
-            return state, [(row, row) for row in sorted(self._decoding_rows)], None
         chosen = self._decoding_rows[: self.decode_rows]
-        row_B = np.full(self.decode_rows, self.rows, np.int32)
+        width = min(w for w in self._widths if w >= len(chosen))
+        if width == self.rows:
+            chosen = sorted(chosen)
+        state, row_B = self._state_of(chosen, width)
+        index = chosen if row_B is None else range(len(chosen))
+        return state, list(zip(chosen, index, strict=True)), row_B
+
+    def _state_of(
+        self, chosen: Sequence[int], width: int
+    ) -> tuple[decode.RowState, np.ndarray | None]:
+        """Returns `rows` and `row_B` of a call with `width` rows, of which others are inactive."""
+        if width == self.rows:
+            # The state is copied, because the device may read it while the host changes it.
+            return jax.tree.map(np.copy, self._state), None
+        row_B = np.full(width, self.rows, np.int32)
         row_B[: len(chosen)] = chosen
         state = jax.tree.map(lambda x: x[np.minimum(row_B, self.rows - 1)], self._state)
         state.is_active[len(chosen) :] = False
-        return state, [(row, index) for index, row in enumerate(chosen)], row_B
+        return state, row_B
 
     def _record_tokens(self, row: int, index: int, chunk) -> SampledTurn | None:
         """Stores the new tokens of one row and returns its turn if it ended."""

@@ -11,8 +11,14 @@ import pytest
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
 from agentgym_jax.sampling import decode
-from agentgym_jax.sampling.options import SamplingOptions, episode_key
+from agentgym_jax.sampling.options import (
+    SamplingOptions,
+    check_buckets,
+    default_buckets,
+    episode_key,
+)
 from agentgym_jax.sampling.sampler import Sampler
+from agentgym_jax.sharding import tracing_for
 from tests.builders import decoder_config
 
 VOCAB = 97
@@ -130,6 +136,35 @@ def teacher_forced(policy, params, tokens, temperature=1.0):
     row[0, : len(tokens)] = tokens
     segment = (np.arange(256)[None] < len(tokens)).astype(np.int32)
     return np.asarray(score(policy, params, row, segment, temperature))[0, : len(tokens)]
+
+
+@pytest.mark.parametrize("rows", [6])
+def test_rows_that_follow_the_load_sample_the_same_tokens(policy, params, rows):
+    fixed, following = (
+        play(make_sampler(policy, params, rows=rows, follow_load=follows), EPISODES)
+        for follows in (False, True)
+    )
+    for episode, record in fixed.items():
+        assert record.tokens == following[episode].tokens
+        np.testing.assert_allclose(record.logprobs, following[episode].logprobs, atol=1e-5)
+
+
+def test_few_active_rows_are_decoded_alone(policy, params):
+    sampler = make_sampler(policy, params, rows=16, follow_load=True)
+    play(sampler, EPISODES[:1])
+    assert sampler.statistics.occupancy == 1.0
+
+
+def test_a_warm_sampler_compiles_nothing_more(policy, params):
+    programs = (decode.prefill, decode.decode_chunk, decode.copy_rows)
+    shapes = dict(rows=7, buckets=((4, 1), (16, 2), (64, 1)), follow_load=True)
+    sampler = make_sampler(policy, params, **shapes)
+    sampler.warm_up()
+    before = [program._cache_size() for program in programs]
+    played = play(sampler, EPISODES)
+    assert [program._cache_size() for program in programs] == before
+    cold = play(make_sampler(policy, params, **shapes), EPISODES)
+    assert {e: r.tokens for e, r in played.items()} == {e: r.tokens for e, r in cold.items()}
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
@@ -456,3 +491,11 @@ def test_a_sampler_without_truncation_samples_the_same_and_refuses_top_k_and_top
     for cut in (dict(top_k=3), dict(top_p=0.9)):
         with pytest.raises(ValueError, match="made for none"):
             sampler.open(KEYS[0], dataclasses.replace(OPTIONS, **cut))
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu", "tpu"])
+@pytest.mark.parametrize(("rows", "cache_length"), [(1, 20), (64, 4096), (256, 100)])
+def test_default_buckets_fit_every_cache(platform, rows, cache_length):
+    with tracing_for(platform):
+        buckets = default_buckets(rows, cache_length)
+    assert check_buckets(buckets, cache_length) == buckets

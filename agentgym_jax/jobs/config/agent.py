@@ -133,7 +133,8 @@ def _check_sampler(options: Mapping[str, Any], sampling: SamplingOptions) -> Non
     """Checks the section `sampler`, and that the longest episode fits the sampler's caches."""
     check(Sampler, "sampler", options, policy=None, stop_ids=(), truncates=False)
     try:
-        check_buckets(options["buckets"], options["cache_length"])
+        if options["buckets"]:
+            check_buckets(options["buckets"], options["cache_length"])
     except ValueError as error:
         raise ConfigError(f"config.{error}") from error
     if sampling.max_tokens > options["cache_length"]:
