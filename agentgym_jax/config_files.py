@@ -6,6 +6,8 @@ import difflib
 import importlib.util
 import os
 import pathlib
+import traceback
+import uuid
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -67,19 +69,43 @@ def load_config(config: Config) -> ml_collections.ConfigDict:
     path, colon, options = os.fspath(config).partition(":")
     path = locate(path)
     check_exists(path)
-    spec = importlib.util.spec_from_file_location("agentgym_jax_config_file", path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"config={path}: expected a Python file")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    if not hasattr(module, "get_config"):
-        raise ConfigError(f"config={path} has no function get_config")
+    loaded = call_get_config(path, *([options] if colon else []))
     try:
-        loaded = module.get_config(*([options] if colon else []))
         plain(loaded)  # refuses a Sweep
     except ConfigError as error:
         raise ConfigError(f"config={os.fspath(config)}: {error}") from error
     return loaded
+
+
+def call_get_config(path: str, *arguments: Any) -> Any:
+    """Returns the result of the function `get_config` of a Python file.
+
+    Raises:
+      ConfigError: The file cannot be run, has no such function, or refuses the arguments. The
+        message names the line of the file.
+    """
+    # a unique name, so that a file with the name of a package does not replace it
+    spec = importlib.util.spec_from_file_location(f"config_file_{uuid.uuid4().hex}", path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"config={path}: expected a Python file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        if not callable(getattr(module, "get_config", None)):
+            raise ConfigError("it has no function get_config, which returns the ConfigDict")
+        return module.get_config(*arguments)
+    except ConfigError as error:
+        options = f":{arguments[0]}" if arguments and arguments[0] else ""
+        raise ConfigError(f"config={path}{options}: {error}") from error
+    except Exception as error:  # noqa: BLE001 - the file is the user's program
+        if isinstance(error, SyntaxError) and error.filename == spec.origin:
+            line, reason = error.lineno, error.msg
+        else:
+            frames = traceback.extract_tb(error.__traceback__)
+            line = next((f.lineno for f in reversed(frames) if f.filename == spec.origin), None)
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+        place = path if line is None else f"{path}, line {line}"
+        raise ConfigError(f"config={place}: {reason}") from error
 
 
 def resolve(config: Config, overrides: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,11 @@ if __name__ == "agentgym_jax.evaluate":  # the package attribute `evaluate` is t
         "evaluate(config, model, workdir)"
     )
 
+if __name__ == "__main__":  # before JAX is imported
+    from agentgym_jax import interrupts
+
+    interrupts.install()
+
 import sys
 
 from absl import app, flags

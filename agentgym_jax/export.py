@@ -10,6 +10,11 @@ or hub id, or a preset with random weights. Its tokenizer is written too. Adapte
 describes the formats of traces: `atif` (Harbor) and `training_trace` (OpenEnv).
 """
 
+if __name__ == "__main__":  # before JAX is imported
+    from agentgym_jax import interrupts
+
+    interrupts.install()
+
 import pathlib
 import sys
 import tempfile

@@ -7,6 +7,11 @@ r"""Compiles a run for accelerators that are not here and shows memory, traffic 
 Needs the extra [plan] for TPUs and [cuda] for GPUs, but no such device.
 """
 
+if __name__ == "__main__":  # before JAX is imported
+    from agentgym_jax import interrupts
+
+    interrupts.install()
+
 import json
 import pathlib
 import sys

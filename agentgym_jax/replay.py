@@ -11,6 +11,11 @@ key of the recorded episode, so the weights that sampled the episode sample it a
 estimates the counterfactual credit of every action (docs/replay.md).
 """
 
+if __name__ == "__main__":  # before JAX is imported
+    from agentgym_jax import interrupts
+
+    interrupts.install()
+
 import json
 import pathlib
 import sys

@@ -8,6 +8,11 @@ baseline, and figures. Results with different task manifests are rejected; the m
 difference.
 """
 
+if __name__ == "__main__":  # before JAX is imported
+    from agentgym_jax import interrupts
+
+    interrupts.install()
+
 import pathlib
 import sys
 

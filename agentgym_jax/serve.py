@@ -8,6 +8,11 @@ The model is a run folder (its latest checkpoint), a Hugging Face directory or h
 fields are listed in docs/serving.md.
 """
 
+if __name__ == "__main__":  # before JAX is imported
+    from agentgym_jax import interrupts
+
+    interrupts.install()
+
 import os
 import signal
 import sys

@@ -2,13 +2,14 @@
 
 import functools
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
-from agentgym_jax import command_line, config_files, process_setup
+from agentgym_jax import command_line, config_files, interrupts, process_setup
 from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.jobs.config.sections import ConfigError, plain
 from agentgym_jax.telemetry import redact
@@ -49,10 +50,14 @@ def launch(main: Callable[[list[str]], object], *required: str) -> None:
     flags.mark_flags_as_required(required)
 
     def run(arguments: list[str]) -> object:
+        interrupts.raise_once()
         try:
             return main(arguments)
         except app.UsageError as error:
             _fail(f"{error}; --help shows how the command is called")
+        except KeyboardInterrupt:
+            sys.stderr.write("\ninterrupted\n")
+            sys.exit(128 + signal.SIGINT)
 
     app.run(run, flags_parser=functools.partial(_parse_flags, required=required))
 
@@ -96,7 +101,7 @@ def _fail(message: str) -> NoReturn:
 
 def _parse_flags(argv: Sequence[str], required: Sequence[str]) -> list[str]:
     argv = find_shipped_config(argv)
-    _check_config_file(argv)
+    _check_config(argv)
     try:
         rest = flags.FLAGS(argv)
         for name in required:
@@ -113,10 +118,6 @@ def _parse_flags(argv: Sequence[str], required: Sequence[str]) -> list[str]:
             sys.exit(0)
         return rest
     except flags.Error as error:
-        # ml_collections reports an error of the config file as the text of a traceback.
-        refused = re.search(rf"{ConfigError.__module__}\.ConfigError: (.*)", str(error))
-        if refused:
-            _fail(f"--config={_config_argument(argv)}: {refused[1]}")
         _fail(_extract_flag(str(error)))
     except (AttributeError, KeyError) as error:
         # The error names only the last part of the dotted key. An error of the config file matches
@@ -139,12 +140,14 @@ def _config_argument(argv: Sequence[str]) -> str:
     return ""
 
 
-def _check_config_file(argv: Sequence[str]) -> None:
-    """Exits if --config names no file; the error of ml_collections would have many lines."""
-    path = _config_argument(argv).partition(":")[0]
-    if path:
+def _check_config(argv: Sequence[str]) -> None:
+    """Exits if --config cannot be loaded; an error of ml_collections would have many lines."""
+    config = _config_argument(argv)
+    if config:
         try:
-            config_files.check_exists(path)
+            config_files.check_exists(config.partition(":")[0])
+            if flags.FLAGS["config"].flag_type() != "string":  # the name of a sweep file is one
+                config_files.load_config(config)
         except ConfigError as error:
             _fail(f"--{error}")
 

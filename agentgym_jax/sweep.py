@@ -6,6 +6,11 @@ r"""Runs many trainings that one file describes, and reports them together (docs
 A second call with the same workdir resumes the sweep: finished runs are kept, the others continue.
 """
 
+if __name__ == "__main__":  # before JAX is imported
+    from agentgym_jax import interrupts
+
+    interrupts.install()
+
 import sys
 
 import jax

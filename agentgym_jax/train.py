@@ -18,6 +18,11 @@ if __name__ == "agentgym_jax.train":  # the package attribute `train` is the fun
         "Python, write `from agentgym_jax import train` and call train(config, workdir)"
     )
 
+if __name__ == "__main__":  # before JAX is imported
+    from agentgym_jax import interrupts
+
+    interrupts.install()
+
 import sys
 
 from absl import app, flags

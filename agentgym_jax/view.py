@@ -7,6 +7,11 @@
 The run is a run folder or, without --serve, its URL in a bucket. docs/viewer.md describes the page.
 """
 
+if __name__ == "__main__":  # before JAX is imported
+    from agentgym_jax import interrupts
+
+    interrupts.install()
+
 import contextlib
 import pathlib
 import sys

@@ -34,6 +34,7 @@ LEVELS = {
     "native": 1,
     "limits": 1,
     "frames": 1,
+    "interrupts": 1,
     "models": 2,
     "client": 2,
     "traces": 2,

@@ -1,12 +1,14 @@
 """The command-line flags of the entry points, as users set them."""
 
 import pathlib
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from agentgym_jax.api import USER_ERRORS
+from agentgym_jax.api import USER_ERRORS, ConfigError, load_config
+from agentgym_jax.jobs.run import StopFlag
 from agentgym_jax.telemetry.guards import GuardStop
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -50,13 +52,34 @@ def test_a_misspelled_override_gives_an_error_of_one_line(tmp_path, override, hi
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("x = 1\ndef get_config(:\n", ", line 2: invalid syntax"),
+        ("import os\nimport no_such_package\n", ", line 2: ModuleNotFoundError: No module named"),
+        ("def get_config():\n    return None.steps\n", ", line 2: AttributeError: 'NoneType'"),
+        ("def get_config():\n    raise ValueError('a\\nb')\n", ", line 2: ValueError: a b"),
+        ("x = 1\n", ": it has no function get_config"),
+        ("def get_config():\n    pass\n", ": get_config of the config file returned NoneType"),
+    ],
+)
+def test_the_error_of_a_config_file_is_one_line_with_file_and_line(tmp_path, text, error):
+    path = tmp_path / "broken.py"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        load_config(path)
+    assert str(refused.value).startswith(f"config={path}{error}")
+    assert "\n" not in str(refused.value)
+
+
 @pytest.mark.slow
-def test_an_exception_in_a_config_file_shows_its_traceback(tmp_path):
+@pytest.mark.parametrize("module", ["train", "sweep"])
+def test_a_command_shows_the_error_of_a_config_file_without_a_traceback(tmp_path, module):
     config = tmp_path / "broken.py"
-    config.write_text("def get_config():\n    return None.total_steps\n")
-    done = run(f"--workdir={tmp_path / 'run'}", "--config.seed=3", config=config)
-    assert done.returncode == 1
-    assert "NoneType" in done.stderr and "broken.py" in done.stderr
+    config.write_text("import no_such_package\n")
+    done = run(f"--workdir={tmp_path / 'run'}", config=config, module=module)
+    assert done.returncode == 1 and len(done.stderr.strip().splitlines()) == 1
+    assert f"{config}, line 1: ModuleNotFoundError" in done.stderr
 
 
 @pytest.mark.slow
@@ -82,3 +105,47 @@ def test_a_user_error_is_shown_without_secrets_or_traceback(tmp_path):
 
 def test_a_stop_by_a_guard_is_reported_like_a_user_error():
     assert GuardStop in USER_ERRORS
+
+
+# Runs a command, with Ctrl-C when it begins to import JAX.
+_INTERRUPTED = """
+import runpy, signal, sys
+class Finder:
+    def find_spec(self, name, *rest):
+        if name == "jax":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+runpy.run_module("agentgym_jax.train", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("command", ["train", "export"])
+def test_ctrl_c_ends_a_command_that_is_importing_jax_without_a_traceback(command):
+    program = _INTERRUPTED.replace("agentgym_jax.train", f"agentgym_jax.{command}")
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.strip()) == (130, "interrupted")
+
+
+def test_a_second_ctrl_c_ends_a_command_at_once():
+    program = """
+import signal
+from agentgym_jax import interrupts
+interrupts.install()
+from agentgym_jax.jobs.run import StopFlag
+with StopFlag().installed() as stop:
+    signal.raise_signal(signal.SIGINT)
+    assert stop()
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except BaseException:
+        print("an exception, which a callback of JAX could swallow")
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (130, "")
+
+
+def test_a_second_ctrl_c_in_a_notebook_is_an_exception():
+    with StopFlag().installed():
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)

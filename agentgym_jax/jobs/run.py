@@ -15,7 +15,7 @@ from typing import Any
 import jax
 from absl import logging
 
-from agentgym_jax import processes
+from agentgym_jax import interrupts, processes
 from agentgym_jax.jobs.config.sections import ConfigError
 from agentgym_jax.jobs.config.settings import CheckpointSettings
 from agentgym_jax.learner.checkpoint import Checkpoints
@@ -98,7 +98,7 @@ class StopFlag:
 
         def handle(number, frame):
             if self._event.is_set() and number == signal.SIGINT:
-                raise KeyboardInterrupt
+                interrupts.handle_second(number, frame)
             self._signal = signal.Signals(number)
             self._event.set()
             logging.warning("%s: saving and stopping", signal.Signals(number).name)

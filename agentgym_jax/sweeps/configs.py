@@ -1,16 +1,15 @@
 """Reads sweep files, and checks the config of every run before the first run starts."""
 
 import difflib
-import importlib.util
 import pathlib
 import re
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import flags
 from ml_collections import config_flags
 
+from agentgym_jax.config_files import call_get_config
 from agentgym_jax.jobs import agentevol, dpo, sft
 from agentgym_jax.jobs.config.sections import ConfigError, plain
 from agentgym_jax.jobs.rl import config as rl
@@ -31,16 +30,9 @@ PARSERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 def load_sweep(config: str) -> Sweep:
     """Returns the sweep of `FILE:OPTIONS`; raises ConfigError if the file describes no sweep."""
     file, _, options = config.partition(":")
-    path = pathlib.Path(file)
-    # a unique name, so that a file with the name of a package does not replace it
-    spec = importlib.util.spec_from_file_location(f"sweep_{uuid.uuid4().hex}", path)
-    if spec is None or spec.loader is None or not path.is_file():
+    if not pathlib.Path(file).is_file():
         raise ConfigError(f"{file}: there is no such Python file")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    if not hasattr(module, "get_config"):
-        raise ConfigError(f"{file} has no function get_config(arg) that returns a Sweep")
-    found = module.get_config(options or None)
+    found = call_get_config(file, options or None)
     if not isinstance(found, Sweep):
         raise ConfigError(
             f"{file} describes no sweep: get_config returned {type(found).__name__}. A config of one "
