@@ -15,6 +15,7 @@ from agentgym_jax.config_files import Config, load_config, resolve
 from agentgym_jax.evaluation.agents import AgentError
 from agentgym_jax.evaluation.compare import Result, compare
 from agentgym_jax.jobs.config.sections import ConfigError
+from agentgym_jax.jobs.device_errors import DeviceError
 from agentgym_jax.jobs.evaluate import run_evaluation
 from agentgym_jax.jobs.run import StopRequested
 from agentgym_jax.jobs.serving import load_model, make_backend, make_sampler, warm_up
@@ -51,6 +52,7 @@ USER_ERRORS = (
     EnvError,
     ServerFailed,
     GuardStop,
+    DeviceError,
     ProcessesError,
     AgentError,
 )

@@ -94,13 +94,21 @@ def write_atomic(path: str | os.PathLike, write: str | Callable[[IO[str]], None]
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
-            folder = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)  # otherwise a power failure could undo the renaming
-            finally:
-                os.close(folder)
+            _sync_folder(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(path: pathlib.Path) -> None:
+    """Writes a folder to the disk; otherwise a power failure could undo a renaming in it."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # CIFS and some FUSE file systems
+            raise
+    finally:
+        os.close(folder)
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

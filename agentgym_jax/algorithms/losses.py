@@ -16,7 +16,8 @@ class PolicyTokens:
     logprob_BT: jax.Array  # under the policy in training
     old_logprob_BT: jax.Array  # under the policy in the denominator of the ratio
     advantage_BT: jax.Array  # 0 on untrained tokens
-    sequence_BT: jax.Array  # int32, positive and equal in one episode; 0 on untrained tokens
+    # int32, positive and equal in one episode or branch of an episode; 0 on untrained tokens
+    sequence_BT: jax.Array
     sampler_logprob_BT: jax.Array  # as sampled
     entropy_BT: jax.Array  # nats, of the distribution that the token was drawn from
     marked_BT: jax.Array  # bool, True for tokens chosen by `learner.marks`
@@ -42,7 +43,9 @@ class TokenLoss:
     """Loss per token, with quantities to log."""
 
     loss_BT: jax.Array  # loss to minimise, before weights and masks are applied
-    ratio_BT: jax.Array  # p_policy / p_old of the token or, in `sequence_surrogate`, of its episode
+    ratio_BT: (
+        jax.Array
+    )  # p_policy / p_old of the token or, in `sequence_surrogate`, of its sequence
     is_clipped_BT: jax.Array  # bool, True if the clip removed or bounded the token's gradient
 
 

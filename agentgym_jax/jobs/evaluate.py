@@ -12,6 +12,7 @@ from agentgym_jax.evaluation.journal import Journal, Key
 from agentgym_jax.evaluation.task_identity import Items, item_facts
 from agentgym_jax.jobs import as_trained, evaluation
 from agentgym_jax.jobs.config.sections import ConfigError
+from agentgym_jax.jobs.device_errors import device_errors
 from agentgym_jax.jobs.evaluation import AgentKind, EvaluationParts
 from agentgym_jax.jobs.run import StopFlag, StopRequested
 from agentgym_jax.rollout.agents import TextAgent, TextRows
@@ -58,6 +59,7 @@ def run_evaluation(
         agents.check_address(model)
     with (
         StopFlag().installed() as stop,
+        device_errors(chosen),
         evaluation.open_evaluation(chosen, workdir) as parts,
     ):
         if changed:

@@ -1,6 +1,7 @@
 """Components of a served model."""
 
 from agentgym_jax.jobs.config.model import Model, ModelSettings, build_layouts, load_source
+from agentgym_jax.jobs.device_errors import check_devices, device_errors
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.backend import ModelBackend
@@ -22,6 +23,7 @@ def load_model(name: str, *, dtype: str = "bfloat16", tensor: int = 1) -> Model:
     Raises:
       ConfigError: There is no such model, or it has no tokenizer.
     """
+    check_devices()
     settings = ModelSettings(source=name, dtype=dtype, decode_dtype=dtype, remat="none")
     mesh = dict(data=1, fsdp=-1, tensor=tensor, decode_tensor=tensor)
     return load_source(settings, lambda hybrid: build_layouts(mesh, is_hybrid=hybrid))
@@ -29,6 +31,11 @@ def load_model(name: str, *, dtype: str = "bfloat16", tensor: int = 1) -> Model:
 
 def make_sampler(model: Model, *, rows: int, context: int, decode_steps: int = 16) -> Sampler:
     """Returns a sampler with the model's weights; rows are rounded up to divide over devices."""
+    with device_errors({"rows": rows, "context": context}):
+        return _make_sampler(model, rows, context, decode_steps)
+
+
+def _make_sampler(model: Model, rows: int, context: int, decode_steps: int) -> Sampler:
     layout = model.decode_layout
     buckets = _CPU_BUCKETS if get_platform() == "cpu" else _BUCKETS
     shards = 1 if layout is None else layout.shards("batch")

@@ -64,6 +64,10 @@ def warm_start(run: Run, parts: Parts, params: Any) -> Any:
     """Returns the weights after the warm start of RL from `params`.
 
     It trains once on the conversations in `parts.data`, and later reads the folder `warm_start`.
+    An interrupted warm start is saved there, too, and continues after its last step.
+
+    Raises:
+      StopRequested: The user requested a stop. The steps that are done are saved.
     """
     settings, model = parts.settings.sft, parts.model
     folder, phase = run.folder.path / WARM_START, "warm start (SFT)"
@@ -78,23 +82,33 @@ def warm_start(run: Run, parts: Parts, params: Any) -> Any:
         preambles = {name: text.preamble for name, text in parts.agent.environments.texts.items()}
         encoded = encode(parts.data, model.renderer, preambles, train_on=settings.train_on)
         data = make_batches(encoded, settings, run.seed)
-        state = train_state.create(model.trained, optimizer, params, model.layout)
-        # An interrupted warm start is repeated from its beginning, so its old metrics are removed.
-        is_writer = processes.is_writer()
-        if is_writer:
-            (folder / "metrics.jsonl").unlink(missing_ok=True)
+        first, is_writer = checkpoints.newest or 0, processes.is_writer()
+        if first:
+            abstract = train_state.abstract_state(model.trained, optimizer, model.layout)
+            state, _ = checkpoints.restore(first, abstract)
+        else:
+            state = train_state.create(model.trained, optimizer, params, model.layout)
+
+        def save(step: int) -> None:
+            checkpoints.save(step, state, {"step": step, "seed": run.seed})
+            checkpoints.wait()
+
         run.begin(phase, settings.steps)
         with MetricWriter(folder / "metrics.jsonl", is_enabled=is_writer) as writer:
-            for step in range(settings.steps):
+            writer.truncate_after(first)
+            for step in range(first, settings.steps):
                 if run.should_stop.agreed():
-                    raise StopRequested("stopped during the warm start; it will be done again")
+                    if step > first:
+                        writer.sync()
+                        run.folder.push()
+                        save(step)
+                    raise StopRequested(f"stopped after step {step} of the warm start")
                 state, metrics = sft_step(state, data, step)
                 writer.write(step + 1, metrics)
                 loss = f"loss {metrics['sft/loss']:.3f}"
                 run.console.phase(phase, step + 1, settings.steps, loss)
         run.folder.push()
-        checkpoints.save(settings.steps, state, {"step": settings.steps, "seed": run.seed})
-        checkpoints.wait()
+        save(settings.steps)
         return state.params
 
 

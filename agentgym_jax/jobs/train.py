@@ -6,6 +6,7 @@ from typing import Any
 from agentgym_jax import processes
 from agentgym_jax.jobs import agentevol, dpo, sft
 from agentgym_jax.jobs.config.sections import ConfigError
+from agentgym_jax.jobs.device_errors import device_errors
 from agentgym_jax.jobs.rl import build, loop
 from agentgym_jax.jobs.run import StopFlag
 from agentgym_jax.viewer.plots import write_plots
@@ -26,11 +27,16 @@ def run_job(config: Mapping[str, Any], workdir: str, *, plots: bool = True) -> N
     Raises:
       ConfigError: The config is invalid; nothing has been written.
       StopRequested: SIGTERM or Ctrl-C ended the run, which can be resumed.
+      DeviceError: The memory of a device is exhausted.
     """
     if "job" not in config or config["job"] not in JOBS:
         raise ConfigError(f"config.job must be one of {', '.join(JOBS)}")
     open_job, train = JOBS[config["job"]]
-    with StopFlag().installed() as stop, open_job(config, workdir, stop) as (run, parts):
+    with (
+        StopFlag().installed() as stop,
+        device_errors(config),
+        open_job(config, workdir, stop) as (run, parts),
+    ):
         with processes.announcing_failures():
             train(run, parts)
         if plots and processes.is_writer() and run.folder.metrics_path.stat().st_size:

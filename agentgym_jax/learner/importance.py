@@ -7,7 +7,9 @@ penalty of `losses.covariance_penalty` does not depend on them and has no factor
 follows the policy from update to update is a mask of the loss instead (`losses.MASKS`).
 
 Arrays may have any shape. `learner_logprob` is computed before the first update. `sequence` is the
-number of the episode of each action token, and -1 for other tokens, whose factor is 0.
+number of the sequence of each action token, and -1 for other tokens, whose factor is 0. An episode
+is one sequence. If it has branches, each branch is one: the policy sampled its tokens given the
+branch's own prompt, and the variance of a product grows with its number of tokens.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,10 +50,10 @@ def sequence_mask(
     low: float,
     high: float,
 ) -> np.ndarray:
-    """Returns 0 for tokens of episodes whose probability ratio is outside [low, high], else 1.
+    """Returns 0 for tokens of sequences whose probability ratio is outside [low, high], else 1.
 
-    The ratio of an episode is the geometric mean of p_learner / p_sampler over its action tokens
-    (as in arXiv:2507.18071). The denominator of the loss includes episodes with factor 0.
+    The ratio of a sequence is the geometric mean of p_learner / p_sampler over its action tokens
+    (as in arXiv:2507.18071). The denominator of the loss includes sequences with factor 0.
     """
     _check_bounds("sequence_mask", low, high)
     is_action = sequence >= 0
@@ -64,7 +66,7 @@ def sequence_mask(
 def sequence_truncated(
     learner_logprob: np.ndarray, sampler_logprob: np.ndarray, sequence: np.ndarray, *, cap: float
 ) -> np.ndarray:
-    """Returns min(p_learner / p_sampler of the whole episode, cap) for each of its action tokens.
+    """Returns min(p_learner / p_sampler of the whole sequence, cap) for each of its action tokens.
 
     The ratio is the product over all action tokens, so its variance grows with their number.
     Source: Liu et al., "When speed kills stability" (2025), after Ionides (2008).

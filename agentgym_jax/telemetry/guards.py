@@ -38,7 +38,8 @@ class GuardSettings:
       logprob_gap: Action on a sampler-learner log-probability gap above `learner.max_logprob_gap`.
       entropy_collapse: Action if the mean entropy of the window is below `entropy_floor`.
       entropy_floor: Threshold of `entropy_collapse`, in nats per sampled token.
-      reward_collapse: Action if the mean reward of the window is far below the best mean so far.
+      reward_collapse: Action if the mean trained reward of the window (with judge, shaping and
+        penalties) is far below the best mean so far.
       reward_drop: Fraction of the best mean that the reward must lose to trip `reward_collapse`.
       hopeless_start: Action if the first two rollouts leave little to learn from: no success, few
         informative groups, or an entropy near zero.
@@ -76,7 +77,7 @@ class History:
 
     grad_norms: tuple[float, ...] = ()  # finite gradient norms
     entropies: tuple[float, ...] = ()  # means of steps with episodes, in nats per sampled token
-    rewards: tuple[float, ...] = ()  # means of steps with episodes
+    rewards: tuple[float, ...] = ()  # means of the trained rewards of steps with episodes
     best_reward: float | None = None  # largest mean of a full window
     nonfinite_steps: int = 0  # latest consecutive steps with a NaN or infinite loss or gradient
     seen: tuple[str, ...] = ()  # guards that tripped in the last step
@@ -128,7 +129,7 @@ def check_episodes(options: GuardSettings, history: History, metrics: Metrics) -
     expected = best - options.reward_drop * abs(best)
     if reward < expected:
         texts["reward_collapse"] = (
-            f"the mean reward was {reward:.4g} over the last {options.window} steps and "
+            f"the mean trained reward was {reward:.4g} over the last {options.window} steps and "
             f"{best:.4g} at its best; at least {expected:.4g} was expected "
             f"(guards.reward_drop={options.reward_drop}). Go back to an earlier checkpoint with "
             "a lower optimizer.learning_rate or a larger algorithm.kl_coef"
@@ -252,9 +253,9 @@ def update_history(
 
 def _append_episodes(options: GuardSettings, history: History, metrics: Metrics) -> History:
     """Adds entropy and reward of a step to the history, if the step has valid episodes."""
-    if "rollout/reward_mean" not in metrics:
+    if "policy/trained_reward_mean" not in metrics:
         return history
-    rewards = _append(options, history.rewards, metrics["rollout/reward_mean"])
+    rewards = _append(options, history.rewards, metrics["policy/trained_reward_mean"])
     best = history.best_reward
     if len(rewards) == options.window:
         mean = statistics.fmean(rewards)

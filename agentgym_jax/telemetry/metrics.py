@@ -23,6 +23,9 @@ METRICS: dict[str, Metric] = {
     "rollout/success": Metric("solved episodes among valid ones", "fraction"),
     "rollout/success/<group>": Metric("solved episodes of one group", "fraction"),
     "rollout/reward_mean": Metric("sum of rewards of an episode", "reward"),
+    "policy/trained_reward_mean": Metric(
+        "trained reward of an episode: with judge, shaping and penalties", "reward"
+    ),
     "rollout/reward_std": Metric("standard deviation of episode rewards", "reward"),
     "rollout/score_mean": Metric("environment's own score of an episode", "score"),
     "rollout/turns_mean": Metric("turns of an episode", "turns"),

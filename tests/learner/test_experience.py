@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from agentgym_jax.algorithms import ALGORITHMS
+from agentgym_jax.algorithms import ALGORITHMS, losses
+from agentgym_jax.learner import importance
 from agentgym_jax.learner.experience import (
     make_experience,
     pack_experience,
@@ -133,6 +134,35 @@ def test_an_episode_with_branches_may_be_longer_than_a_row(name):
         keep_zero_advantage=True,
     )
     assert batch.tokens.shape == (4, 4)
+
+
+def test_the_ratio_of_a_sequence_is_that_of_a_branch():
+    """Rewards and weights are those of the episode, and every branch has its own ratio."""
+    episodes = [episode("ddd", success=True), episode("d")]
+    branched = [dataclasses.replace(episodes[0], branch_starts=(4, 7)), episodes[1]]
+    batch = pack_experience(
+        make(branched, "grpo"),
+        np.arange(2),
+        aggregation_options=dict(mode="sequence_mean"),
+        row_length=16,
+        num_row_lengths=1,
+        rows_multiple=1,
+        keep_zero_advantage=True,
+    )
+    number = batch.sequence_ids
+    assert number.max() == 3  # three branches and an episode without
+    learner = np.where(batch.action_mask, -0.1 * (1 + number), 0.0).astype(np.float32)
+    sequence = np.where(batch.action_mask, number, -1)
+    factors = importance.sequence_truncated(learner, np.zeros_like(learner), sequence, cap=1.0)
+    segments = np.where(batch.action_mask, batch.segment_ids, 0)
+    means = np.asarray(losses.sequence_mean(learner, segments))
+    for k in range(4):
+        own = batch.action_mask & (number == k)  # two tokens
+        np.testing.assert_allclose(factors[own], np.exp(-0.2 * (1 + k)), rtol=1e-5)
+        np.testing.assert_allclose(means[own], -0.1 * (1 + k), rtol=1e-5)
+    # Six tokens of the first episode share its half of the loss.
+    weights = [float(batch.weights[number == k].sum()) for k in range(4)]
+    np.testing.assert_allclose(sorted(weights), [1 / 6, 1 / 6, 1 / 6, 1 / 2], rtol=1e-5)
 
 
 def shown(turns, *texts, **options):

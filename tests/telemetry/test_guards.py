@@ -33,7 +33,7 @@ def after(settings, lines, history=None):
 
 
 def episodes(*rewards, entropy=1.0):
-    return [{"rollout/reward_mean": r, "rollout/sampled_entropy": entropy} for r in rewards]
+    return [{"policy/trained_reward_mean": r, "rollout/sampled_entropy": entropy} for r in rewards]
 
 
 def updates(*norms):

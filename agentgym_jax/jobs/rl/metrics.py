@@ -161,7 +161,7 @@ def resampling_metrics(
 def group_metrics(
     experience: Experience, tasks: Sequence[Task], environments: Sequence[str]
 ) -> dict[str, float]:
-    """Returns the numbers of groups with and without a learning signal.
+    """Returns the mean trained reward, and the numbers of groups with and without a signal.
 
     Args:
       experience: Advantages of the episodes of the step.
@@ -182,6 +182,9 @@ def group_metrics(
     spread = experience.advantage_BT[episodes.action_mask_BT]
     metrics = count(np.ones(len(tasks), bool))
     metrics["policy/advantage_std"] = float(spread.std()) if spread.size else 0.0
+    if episodes.valid_B.any():
+        returns = episodes.reward_BT[episodes.valid_B].sum(axis=1, dtype=np.float64)
+        metrics["policy/trained_reward_mean"] = float(returns.mean())
     if len(environments) == 1:
         return metrics
     for name in environments:
