@@ -69,6 +69,10 @@ def disk_errors(path: bucket.Folder) -> Iterator[None]:
         raise RunFolderError(f"cannot write {path}: {error.strerror or error}. {advice}") from error
 
 
+# In JSON, this writes a lone surrogate as its escape.
+_LONE = "backslashreplace"
+
+
 def write_atomic(path: str | os.PathLike, write: str | Callable[[IO[str]], None]) -> None:
     """Writes a text file; after a crash or an error, the complete old or new file exists.
 
@@ -80,13 +84,13 @@ def write_atomic(path: str | os.PathLike, write: str | Callable[[IO[str]], None]
         if callable(write):
             write(text)
         with disk_errors(bucket.to_folder(path)):
-            bucket.to_folder(path).write_text(text.getvalue())
+            bucket.to_folder(path).write_bytes(text.getvalue().encode("utf-8", _LONE))
         return
     path = pathlib.Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with disk_errors(path):
         try:
-            with open(temporary, "w", encoding="utf-8", newline="\n") as file:
+            with open(temporary, "w", encoding="utf-8", errors=_LONE, newline="\n") as file:
                 if callable(write):
                     write(file)
                 else:

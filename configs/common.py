@@ -130,6 +130,7 @@ def environment(**entry):
         eval_max_turns=0,
         instructions="",
         action_format="",  # react_or_bare also accepts an action without `Action:`
+        success_score=0.0,
     )
     return default | entry
 

@@ -45,7 +45,7 @@ READERS: Mapping[str, tuple[Callable[..., Any], str]] = {
     "mesh": (make_layouts, "devices process_index"),
     "env_server": (TransportSettings, ""),
     "environments.NAME": (EnvironmentSettings, ""),
-    "client": (EnvClient, "base_url environment facts action_format transport"),
+    "client": (EnvClient, "base_url environment facts action_format success_score transport"),
     "pool": (EnvPool, "clients"),
     "sampler": (Sampler, "policy stop_ids truncates"),
     "sampling": (SamplingOptions, ""),

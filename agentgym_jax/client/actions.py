@@ -9,6 +9,7 @@ import enum
 import re
 from collections.abc import Mapping
 
+from agentgym_envs.base.protocol import clean_text
 from agentgym_jax.client import calls
 from agentgym_jax.client.calls import Function, ParseError
 from agentgym_jax.text.thinking import split_thinking
@@ -94,6 +95,7 @@ def parse_action(text: str, rules: ActionRules) -> ParsedAction:
             action = calls.to_action(call, rules.functions)
     except ParseError as error:
         return ParsedAction(None, str(error))
+    action = clean_text(action)
     if rules.dropped:
         action = re.sub(r"\s+", " ", re.sub(rules.dropped, "", action)).strip()
     if not action:

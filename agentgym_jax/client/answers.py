@@ -5,12 +5,11 @@ is never taken for a reward.
 """
 
 import dataclasses
-import json
 import re
-import sys
 from typing import Any
 
-from agentgym_envs.base.protocol import EnvironmentSpec, ErrorKind
+from agentgym_envs.base import protocol
+from agentgym_envs.base.protocol import LARGEST_NUMBER, EnvironmentSpec, ErrorKind
 from agentgym_jax.client.errors import EnvCause, EnvError, from_status
 from agentgym_jax.client.server_facts import ServerFacts
 
@@ -74,12 +73,12 @@ class Answer:
             raise self.unfit(f"{name} = {value!r:.200}", expected)
         return value
 
-    def number(self, name: str) -> float:
-        """Returns the value of a field after checking that it is a finite number."""
+    def number(self, name: str, scale: float = 1.0) -> float:
+        """Returns the value of a field after checking its size, also in the unit of `scale`."""
         value = self.field(name, float, int)
-        # The bound also excludes NaN and integers that no float can represent.
-        if not abs(value) <= sys.float_info.max:
-            raise self.unfit(f"{name} = {value!r:.200}", "a finite number")
+        # The first bound excludes NaN and integers that no float can represent.
+        if not (abs(value) <= LARGEST_NUMBER and abs(value * scale) <= LARGEST_NUMBER):
+            raise self.unfit(f"{name} = {value!r:.200}", f"at most {LARGEST_NUMBER:g} in size")
         return float(value)
 
     def words(self) -> list[str]:
@@ -96,8 +95,8 @@ def read_json(where: str, status: int, data: bytes) -> Answer:
       EnvError: The status is not 200, the body is not JSON, or it is AgentGym's `{"error": ..}`.
     """
     try:
-        body = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        body = protocol.read_json(data)
+    except ValueError as error:
         if status == 200:
             raise Answer(where, None).unfit(repr(data[:200]), "JSON") from error
         body = None
@@ -107,7 +106,11 @@ def read_json(where: str, status: int, data: bytes) -> Answer:
         text = " ".join(data[:500].decode(errors="replace").split())
         if text.startswith("<"):
             text = "an HTML page; this is no environment server"
-        raise from_status(status, kind, f"{where} answered status {status}: {text}")
+        origin = ""
+        if kind is not None:
+            text, origin = _string(body, "error") or text, _string(body, "origin")
+        text = text[:800] if origin else f"{where} answered status {status}: {text[:800]}"
+        raise from_status(status, kind, text, origin)
     if isinstance(body, dict) and "error" in body:
         raise _error_in_body(where, str(body["error"]), kind)
     return Answer(where, body)
@@ -160,9 +163,9 @@ def first_text(answer: Answer, facts: ServerFacts) -> str:
 def step(answer: Answer, facts: ServerFacts) -> Observation:
     """Parses the answer to a step."""
     text = answer.field(facts.observation_field, str)
-    reward = answer.number("reward")
+    reward = answer.number("reward", facts.reward_scale)
     scores = [name for name in facts.score_fields if name in answer.body]
-    score = answer.number((scores or facts.score_fields)[0])
+    score = answer.number((scores or facts.score_fields)[0], facts.reward_scale)
     done = answer.field(facts.done_field, bool)
     if facts.reward_at_end and not done:
         reward = score = 0.0
@@ -184,6 +187,12 @@ def _with_actions(answer: Answer, facts: ServerFacts, text: str) -> str:
         return text
     actions = dataclasses.replace(answer, body=answer.field(facts.actions_field, list)).words()
     return f"{text}\nAVAILABLE ACTIONS: {','.join(actions)}"
+
+
+def _string(body: Any, name: str) -> str:
+    """Returns the value of a field; empty if it is absent or no string."""
+    value = body[name] if name in body else ""
+    return value if isinstance(value, str) else ""
 
 
 def _error_in_body(where: str, text: str, kind: ErrorKind | None) -> EnvError:

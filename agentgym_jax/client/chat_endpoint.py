@@ -5,13 +5,13 @@ a redirect would send the key to another address.
 """
 
 import dataclasses
-import json
 import random
 import threading
 import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
+from agentgym_envs.base.protocol import read_json
 from agentgym_jax.client.errors import EnvError
 from agentgym_jax.client.transport import HttpTransport
 
@@ -157,11 +157,11 @@ class ChatEndpoint:
         """
         reply = self.request("POST", CHAT, body)
         try:
-            document = json.loads(reply)
+            document = read_json(reply)
             choice = document["choices"][0]
             text = choice["message"]["content"] or ""
             is_cut = choice["finish_reason"] == "length"
-        except (LookupError, TypeError, ValueError, RecursionError) as error:
+        except (LookupError, TypeError, ValueError) as error:
             raise CompletionError(
                 f"{self.url(CHAT)} answered {self.hide_key(reply)[:200]!r}, expected a chat "
                 "completion with choices[0].message.content and finish_reason"

@@ -11,7 +11,7 @@ from agentgym_jax.client.actions import ParsedAction, parse_action
 from agentgym_jax.client.agentgym_originals.table import ORIGINALS
 from agentgym_jax.client.answers import Answer, Observation
 from agentgym_jax.client.errors import EnvCause, EnvError
-from agentgym_jax.client.server_facts import ServerFacts, from_spec
+from agentgym_jax.client.server_facts import ServerFacts, Success, from_spec
 from agentgym_jax.client.transport import HttpTransport, Transport
 from agentgym_jax.limits import Range
 
@@ -31,8 +31,14 @@ class EnvClient:
       facts: Facts about the environment, used instead of those in `ORIGINALS`.
       action_format: Format of the model's actions (`react`, `function_calling`, `code_as_action`,
         `raw`); None selects the environment's default format.
+      success_score: Score with which an episode is solved; 0 selects the server's own rule.
       transport: Transport used instead of HTTP; `base_url` then only names the server in messages.
+
+    Attributes:
+      log: Path of the server's log; empty if the server was started elsewhere.
     """
+
+    log = ""
 
     def __init__(
         self,
@@ -45,6 +51,7 @@ class EnvClient:
         connections: Annotated[int, Range(1)] = 256,
         facts: ServerFacts | None = None,
         action_format: str | None = None,
+        success_score: float = 0.0,
         transport: Transport | None = None,
     ):
         self.base_url = base_url.rstrip("/")
@@ -52,7 +59,8 @@ class EnvClient:
         if facts is None and environment in ORIGINALS:
             facts = ORIGINALS[environment]
         self._action_format = action_format
-        self._facts = None if facts is None else facts.in_format(action_format)
+        self._success_score = success_score
+        self._facts = None if facts is None else self._adapted(facts)
         self._has_close = True  # set to False when the server answers that it has no close route
         self._vocabulary: Sequence[str] | None = None
         self._prefix = urllib.parse.urlsplit(base_url).path.rstrip("/")
@@ -96,7 +104,7 @@ class EnvClient:
             facts = from_spec(spec) if self._facts is None else self._facts.served_by(spec)
         except ValueError as error:
             raise self._unfit(f"has a /spec that cannot be used: {error}") from error
-        self._facts = facts.in_format(self._action_format)
+        self._facts = self._adapted(facts)
         action_format = str(self._facts.actions.format)
         text = self._facts.instructions
         return dataclasses.replace(spec, action_format=action_format, instructions=text)
@@ -205,6 +213,14 @@ class EnvClient:
             if not resend or error.cause is not EnvCause.CONNECTION:
                 raise
         return self._transport.exchange(method, target, request, timeout_s, request_id)
+
+    def _adapted(self, facts: ServerFacts) -> ServerFacts:
+        """Returns facts with the action format and the rule of success of this client."""
+        facts = facts.in_format(self._action_format)
+        if not self._success_score:
+            return facts
+        rule = Success("score", self._success_score, needs_done=True)
+        return dataclasses.replace(facts, succeeded=rule)
 
     def _unfit(self, what: str) -> EnvError:
         return EnvError(EnvCause.BAD_BODY, f"{self.base_url} {what}", retryable_from_reset=False)

@@ -100,7 +100,8 @@ class _Server:
         tail = self.stderr.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")
         logging.info("the %s server wrote:\n%s", self.environment, tail)
         return ServerFailed(
-            f"the embedded {self.environment} server {what}. It wrote: {last_words(tail)}"
+            f"the embedded {self.environment} server {what}. It wrote: {last_words(tail)} (log: "
+            f"{self.stderr})"
         )
 
 
@@ -166,6 +167,11 @@ class EmbeddedServers:
     def urls(self) -> Mapping[str, str]:
         """Returns the base URL of each server by environment name; a restart does not change it."""
         return {name: f"http://127.0.0.1:{s.port}" for name, s in self._servers.items()}
+
+    @property
+    def logs(self) -> Mapping[str, pathlib.Path]:
+        """Returns the file with each server's messages by environment name."""
+        return {name: server.stderr for name, server in self._servers.items()}
 
     @property
     def pids(self) -> Mapping[str, int]:

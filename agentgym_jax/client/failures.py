@@ -10,10 +10,6 @@ from agentgym_envs.base.protocol import EnvironmentSpec
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import EnvCause, EnvError, ServerUnavailable
 
-REMEDY = (
-    "Look at the server's log, start it again at the same address, then run the same command to "
-    "resume (docs/troubleshooting.md)."
-)
 _PAUSE_S, _PAUSE_MAX_S = 0.1, 2.0
 # Causes that can disappear once a server, or a proxy in front of it, has started.
 _NOT_YET = (
@@ -48,7 +44,7 @@ class Breaker:
         """Records an answered call, which resets the number of failures to 0."""
         self._causes: collections.Counter[EnvCause] = collections.Counter()
         self._first_s = self._last_s = 0.0
-        self._last_message = ""
+        self._last: EnvError | None = None
 
     def fail(self, error: EnvError) -> None:
         """Records a failed call."""
@@ -58,7 +54,7 @@ class Breaker:
         if not self._causes:
             self._first_s = self._last_s
         self._causes[error.cause] += 1
-        self._last_message = error.message
+        self._last = error
 
     @property
     def count(self) -> int:
@@ -68,10 +64,11 @@ class Breaker:
     def error(self, finding: str, tasks: Iterable[Hashable] = ()) -> ServerUnavailable | None:
         """Returns an error whose message starts with `finding` if the breaker is open, or None."""
         span_s = self._last_s - self._first_s
-        if self.count < self._failures or span_s < self._patience_s:
+        last = self._last
+        if last is None or self.count < self._failures or span_s < self._patience_s:
             return None
         causes = ", ".join(f"{cause} {n}" for cause, n in self._causes.most_common())
-        message = f"{finding} {span_s:.0f} s ({causes}); last: {self._last_message}. {REMEDY}"
+        message = f"{finding} {span_s:.0f} s ({causes}); last: {last.message}. {last.remedy}"
         return ServerUnavailable(EnvCause.SERVER_GONE, message, tasks=tasks)
 
 

@@ -1,6 +1,8 @@
 """Environments in the training process, called through the same client as HTTP servers."""
 
 import contextlib
+import logging
+import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -38,8 +40,11 @@ def in_process_servers(
     environments: Sequence[str],
     modules: Mapping[str, str] | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
+    log: pathlib.Path | None = None,
 ) -> Iterator[dict[str, InProcessTransport]]:
     """Opens environments in this process; the arguments are those of `EmbeddedServers`.
+
+    The file `log` gets the messages of their server, such as the traceback of an error.
 
     Raises:
       ValueError: An environment does not exist, or cannot run on this machine.
@@ -51,6 +56,8 @@ def in_process_servers(
             f"environment {unknown[0]!r} cannot run in this process; these can: {sorted(ENVIRONMENTS)}"
         )
     with contextlib.ExitStack() as stack:
+        if environments and log is not None:
+            stack.enter_context(_messages_to(log))
         transports = {}
         for name in environments:
             try:
@@ -61,3 +68,19 @@ def in_process_servers(
             stack.callback(server.close)
             transports[name] = InProcessTransport(server)
         yield transports
+
+
+@contextlib.contextmanager
+def _messages_to(log: pathlib.Path) -> Iterator[None]:
+    """Writes the log messages of `agentgym_envs` to a file only, which the first one creates."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    logger = logging.getLogger("agentgym_envs")
+    handler = logging.FileHandler(log, encoding="utf-8", errors="backslashreplace", delay=True)
+    was_propagated, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+        logger.propagate = was_propagated

@@ -2,13 +2,12 @@
 
 import dataclasses
 import itertools
-import sys
 import types
 import urllib.parse
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from agentgym_envs.base.protocol import EnvironmentSpec
+from agentgym_envs.base.protocol import LARGEST_NUMBER, EnvironmentSpec, is_solved
 from agentgym_jax.client import answers
 from agentgym_jax.client.actions import ActionFormat, ParsedAction
 from agentgym_jax.client.answers import Answer, Observation
@@ -73,7 +72,7 @@ class OpenEnvClient(EnvClient):
     A server of agentgym_envs has the same tasks as in AgentGym's protocol. In other servers, tasks
     are numbered over all splits of the task routes; without these routes, a task is a seed. The
     score of an episode is its total reward. An episode is solved if the server's metadata say so
-    in `success`, or, without this field, if it has ended with a positive total reward.
+    in `success`, or, without this field, if it has ended with a total reward of at least 1.
 
     Args:
       base_url: Address of the server, such as `http://127.0.0.1:8000`.
@@ -84,6 +83,8 @@ class OpenEnvClient(EnvClient):
       connections: Maximum number of open HTTP connections, which only read facts.
       action_format: Format of the model's actions; None selects the default format, which is `raw`
         for servers that are not ours.
+      success_score: Total reward with which an episode is solved; 0 selects the server's `success`,
+        or 1 without it.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class OpenEnvClient(EnvClient):
         token: str | None = None,
         connections: Annotated[int, Range(1)] = 256,
         action_format: str | None = None,
+        success_score: float = 0.0,
     ):
         super().__init__(
             base_url,
@@ -105,6 +107,7 @@ class OpenEnvClient(EnvClient):
             token=token,
             connections=connections,
             action_format=action_format,
+            success_score=success_score,
         )
         parsed = urllib.parse.urlsplit(self.base_url)
         self._prefix = parsed.path  # also for environments whose routes have a prefix at AgentGym
@@ -207,7 +210,7 @@ class OpenEnvClient(EnvClient):
             reward,
             held.total,
             done,
-            success=_success(answer, done and held.total > 0),
+            success=self._solved(answer, done, held.total),
             is_rejection=self.facts.is_rejection(text),
             shows_state=self.facts.shows_state(text),
         )
@@ -242,6 +245,11 @@ class OpenEnvClient(EnvClient):
             self.spec()
         assert self._known is not None  # the call of `spec` has set it
         return self._known
+
+    def _solved(self, answer: Answer, done: bool, total: float) -> bool:
+        if self._success_score:
+            return done and is_solved(total, self._success_score)
+        return _success(answer, done and is_solved(total))
 
     def _held(self, session: int) -> _Session:
         held = self._sessions.get(session)
@@ -342,8 +350,8 @@ def _reward(answer: Answer) -> float:
     value = answer.field("reward", float, int, bool, types.NoneType)
     if value is None:
         return 0.0
-    if not abs(value) <= sys.float_info.max:
-        raise answer.unfit(f"reward = {value!r:.100}", "a finite number")
+    if not abs(value) <= LARGEST_NUMBER:
+        raise answer.unfit(f"reward = {value!r:.100}", f"at most {LARGEST_NUMBER:g} in size")
     return float(value)
 
 

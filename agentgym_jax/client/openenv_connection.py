@@ -9,7 +9,7 @@ from typing import Any
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.sync.client import connect
 
-from agentgym_envs.base.protocol import ErrorKind
+from agentgym_envs.base.protocol import ErrorKind, read_json
 from agentgym_jax.client import answers
 from agentgym_jax.client.answers import Answer
 from agentgym_jax.client.errors import EnvCause, EnvError, from_status
@@ -27,14 +27,16 @@ _REFUSED_DATA = (1002, 1003, 1007, 1009)
 class ServerError(EnvError):
     """An error message of the server; `code` is OpenEnv's code, and `text` the server's text."""
 
-    def __init__(self, where: str, code: str, text: str, kind: ErrorKind | None):
+    def __init__(self, where: str, code: str, text: str, kind: ErrorKind | None, origin: str = ""):
         cause = _CAUSES[code] if code in _CAUSES else EnvCause.ERROR_BODY
         is_retryable = code not in _PERMANENT_CODES
         if kind is not None:
-            known = from_status(500, kind, text)
+            known = from_status(500, kind, text, origin)
             cause, is_retryable = known.cause, known.retryable_from_reset
-        message = f"{where} answered {code}: {text}"
-        super().__init__(cause, message, retryable_from_reset=is_retryable, kind=kind)
+        message = text if origin else f"{where} answered {code}: {text}"
+        super().__init__(
+            cause, message, retryable_from_reset=is_retryable, kind=kind, origin=origin
+        )
         self.code = code
         self.text = text
 
@@ -131,8 +133,8 @@ class Connection:
     def _read(self, raw: str | bytes) -> Answer:
         """Returns the data of an observation message."""
         try:
-            message = Answer(self._where, json.loads(raw))
-        except (ValueError, RecursionError) as error:
+            message = Answer(self._where, read_json(raw))
+        except ValueError as error:
             raise Answer(self._where, None).unfit(f"{raw[:200]!r}", "JSON") from error
         kind = message.field("type", str)
         data = dataclasses.replace(message, body=message.field("data", dict))
@@ -150,7 +152,8 @@ def _server_error(data: Answer) -> ServerError:
         text = f"{text}: {_problems(data)}"
     has_kind = "kind" in data.body and data.body["kind"] in list(ErrorKind)
     kind = ErrorKind(data.body["kind"]) if has_kind else None
-    return ServerError(data.where, code, text[:1000], kind)
+    origin = data.field("origin", str) if "origin" in data.body else ""
+    return ServerError(data.where, code, text[:1000], kind, origin)
 
 
 def _problems(data: Answer) -> str:

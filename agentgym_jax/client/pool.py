@@ -359,7 +359,10 @@ class EnvPool:
             try:
                 episode.mark, episode.steps = uuid.uuid4().hex, 0
                 request_id = f"{episode.mark}/0"
-                return server.call(server.client.reset, session.number, data_idx, request_id)
+                began_s = time.monotonic()
+                seen = server.call(server.client.reset, session.number, data_idx, request_id)
+                server.check_load(time.monotonic() - began_s, len(self._threads))
+                return seen
             except EnvError as error:
                 self._lose(episode, error)
                 # A kept session may have expired on the server. This is not a failure of the start.

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from agentgym_envs.base.protocol import EnvironmentSpec
+from agentgym_envs.base.protocol import LARGEST_NUMBER, EnvironmentSpec, is_solved
 from agentgym_jax.client import instructions
 from agentgym_jax.client.actions import ActionFormat, ActionRules
 from agentgym_jax.client.calls import Function
@@ -32,7 +32,7 @@ class Success:
     def __call__(self, reward: float, score: float, done: bool) -> bool:
         """Returns True if the task is solved, given the values of a step as sent by the server."""
         value = reward if self.field == "reward" else score
-        return value >= self.least and (done or not self.needs_done)
+        return is_solved(value, self.least) and (done or not self.needs_done)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,8 +150,8 @@ def from_spec(spec: EnvironmentSpec) -> ServerFacts:
     """Returns the facts in a server's `/spec`; raises ValueError if the spec is invalid."""
     if spec.action_format not in (ActionFormat.REACT, ActionFormat.RAW):
         raise ValueError(f"action_format {spec.action_format!r} is neither 'react' nor 'raw'")
-    if spec.max_score <= 0:
-        raise ValueError(f"max_score {spec.max_score} is not positive")
+    if not 1 / LARGEST_NUMBER <= spec.max_score <= LARGEST_NUMBER:
+        raise ValueError(f"max_score {spec.max_score} is not positive, or far from the order of 1")
     try:
         re.compile(spec.refusal)
     except re.error as error:

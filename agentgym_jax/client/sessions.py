@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 import threading
 import time
 import uuid
@@ -13,6 +14,9 @@ from absl import logging
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import EnvCause, EnvError, ServerUnavailable
 from agentgym_jax.client.failures import Breaker
+
+_MEASURED_RESETS = 4
+_SERVER_PATIENCE_S = 60.0  # default of a server's --busy-seconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +45,7 @@ class ServerSessions:
         self._lock = threading.Lock()
         self._gone_s = -math.inf  # monotonic time at which the server was last seen dead
         self._idle: list[Session] = []
+        self._reset_s: list[float] = []  # durations of the first resets
         self._unanswered: list[str] = []  # request ids of `/create` calls without an answer
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -49,6 +54,7 @@ class ServerSessions:
         try:
             result = function(*arguments)
         except EnvError as error:
+            error.log = self.client.log
             # The time is read before the lock, so sessions opened meanwhile on a restarted server
             # are kept.
             failed_s = time.monotonic()
@@ -74,6 +80,46 @@ class ServerSessions:
                 if requested_s > self._gone_s:
                     self._unanswered.append(wanted)
             raise
+
+    def check_load(self, reset_s: float, threads: int) -> None:
+        """Warns once if the resets of all threads need longer than servers let a request wait.
+
+        Args:
+          reset_s: Duration of a reset. The shortest of the first ones is used, because the others
+              include the wait for a worker of the server.
+          threads: Number of requests that the pool sends at the same time.
+        """
+        with self._lock:
+            if len(self._reset_s) >= _MEASURED_RESETS:
+                return
+            self._reset_s.append(reset_s)
+            if len(self._reset_s) < _MEASURED_RESETS:
+                return
+        shortest_s = min(self._reset_s)
+        if shortest_s * threads <= _SERVER_PATIENCE_S:
+            return
+        try:
+            health = self.client.health()
+        except EnvError:
+            return
+        workers = health["workers"] if "workers" in health else None
+        if (
+            isinstance(workers, int)
+            and workers
+            and shortest_s * threads / workers > _SERVER_PATIENCE_S
+        ):
+            logging.warning(
+                "%s: a reset takes %.1f s, and %d requests at a time share %d worker processes of "
+                "the server, so some wait for %.0f s and are refused as busy. Raise "
+                "config.env_server.workers (this machine has %d cores) or lower "
+                "config.pool.workers",
+                self.client.environment,
+                shortest_s,
+                threads,
+                workers,
+                shortest_s * threads / workers,
+                os.cpu_count() or 1,
+            )
 
     @property
     def num_idle(self) -> int:

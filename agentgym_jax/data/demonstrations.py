@@ -8,8 +8,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from absl import logging
-
 from agentgym_jax import processes
 from agentgym_jax.client.embedded import ServerFailed, last_words, option_arguments
 from agentgym_jax.data.conversations import Conversation, read_conversations
@@ -55,13 +53,14 @@ def record(
     command += [module or environments.pop(), "--tasks-file", str(listed), "--agent", agent]
     command += ["--epsilon", str(epsilon), "--max-turns", str(max_turns)]
     command += ["--seed", str(seed), "--out", str(partial), *option_arguments(options or {})]
-    result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    command += ["--log-level=debug"]  # the log gets the traceback of an error
+    log = path.with_suffix(".log")
+    with log.open("wb") as output:
+        result = subprocess.run(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
     if result.returncode:
-        logging.info("recording demonstrations wrote:\n%s", result.stderr)
-        raise ServerFailed(
-            f"recording demonstrations failed with status {result.returncode}. It wrote: "
-            f"{last_words(result.stderr)}"
-        )
+        reason = last_words(log.read_text(errors="replace")).removeprefix("agentgym_envs: ")
+        raise ServerFailed(f"recording demonstrations failed: {reason} (log: {log})")
+    log.unlink()
     os.replace(partial, path)
 
 

@@ -96,7 +96,10 @@ class Journal:
         line = json.dumps(to_record(trajectory), ensure_ascii=False, allow_nan=False) + "\n"
         with (
             disk_errors(self._partial),
-            open(self._partial, "a", encoding="utf-8", newline="\n") as file,
+            # writes a lone surrogate as its escape
+            open(
+                self._partial, "a", encoding="utf-8", errors="backslashreplace", newline="\n"
+            ) as file,
         ):
             file.write(line)
             file.flush()

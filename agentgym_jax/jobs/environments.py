@@ -84,8 +84,9 @@ def open_environments(
     modules = {name: settings[name].module for name in embedded if settings[name].module}
     options = {name: settings[name].options for name in embedded if settings[name].options}
     in_process = embedded if agent.env_server.transport == "inprocess" else []
+    own_log = folder.process_logs / "inprocess.log"
     try:
-        opened = stack.enter_context(in_process_servers(in_process, modules, options))
+        opened = stack.enter_context(in_process_servers(in_process, modules, options, own_log))
     except ValueError as error:
         raise ConfigError(f"config.env_server.transport='inprocess': {error}") from error
     transports: dict[str, Transport] = {**opened, **{n: NoServerTransport(n) for n in without}}
@@ -104,7 +105,10 @@ def open_environments(
     clients: dict[str, EnvClient] = {}
     for name, entry in settings.items():
         bound = dict(
-            base_url=urls[name], environment=name, action_format=entry.action_format or None
+            base_url=urls[name],
+            environment=name,
+            action_format=entry.action_format or None,
+            success_score=entry.success_score,
         )
         if entry.protocol == "openenv":
             if client_class is not EnvClient:
@@ -116,6 +120,8 @@ def open_environments(
         else:
             transport = transports.get(name)
             clients[name] = call(client_class, "client", agent.client, transport=transport, **bound)
+        if name in embedded:
+            clients[name].log = str(servers.logs.get(name, own_log))
         stack.callback(clients[name].disconnect)
     pool = call(EnvPool, "pool", agent.pool, clients=clients)
     stack.callback(pool.close)

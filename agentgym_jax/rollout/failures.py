@@ -4,6 +4,9 @@ An episode that fails alone is restarted a few times and then given up. While se
 none succeeds in between, the server has an outage. Failures in an outage are not counted as
 attempts, and an outage longer than the configured patience stops the run. The breaker of a server
 (client/failures.py) cannot detect an outage in which only one type of call fails.
+
+An error in the environment's own code is no outage, because waiting does not correct it. If one line
+fails all calls of a type, it stops the run after a few failures.
 """
 
 import collections
@@ -15,11 +18,14 @@ from collections.abc import Callable, Sequence
 from absl import logging
 
 from agentgym_jax.client.errors import EnvCause, EnvError, ServerUnavailable
-from agentgym_jax.client.failures import REMEDY, Breaker
+from agentgym_jax.client.failures import Breaker
 from agentgym_jax.client.pool import ReplyKind
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.rollout.episode import EpisodeRequest
 from agentgym_jax.trajectory import Outcome, Trajectory
+
+# Number of failures at one line after which an environment that has answered no call is broken.
+_BROKEN_FAILURES = 8
 
 
 class ContextTooSmallError(RuntimeError):
@@ -65,6 +71,9 @@ class _Calls:
     failing: set[Task] = dataclasses.field(default_factory=set)
     # tasks that failed while others succeeded: their failures say nothing about the server
     alone: set[Task] = dataclasses.field(default_factory=set)
+    was_answered: bool = False
+    # number of failures at each line of the environment's code
+    origins: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
 
 class RetryPolicy:
@@ -89,10 +98,12 @@ class RetryPolicy:
         self._calls: collections.defaultdict[tuple[str, str], _Calls] = collections.defaultdict(
             lambda: _Calls(Breaker(patience_s, clock=clock))
         )
+        self._reported: set[tuple[str, str, str]] = set()
 
     def answered(self, attempts: Attempts, task: Task, kind: ReplyKind) -> None:
         """Records an answered call, which ends an outage of the calls of its type."""
         calls = self._calls[task.environment, kind]
+        calls.was_answered = True
         if len(calls.failing) == 1:
             calls.alone |= calls.failing
         calls.failing.clear()
@@ -110,18 +121,47 @@ class RetryPolicy:
         Raises:
           ServerUnavailable: The server has failed all episodes for longer than the patience.
         """
-        logging.warning(
-            "%s: environment failed, attempt %d of %d: %s",
-            task.item_id,
-            attempts.of_sample,
-            self._max_attempts,
-            error,
-        )
         attempts.pauses += 1
+        self._report(attempts, task, kind, error)
+        if error.origin:
+            self._calls[task.environment, kind].failing.add(task)
+            decision = self.decide(attempts)
+            self._check_not_broken(task, kind, error, decision)
+            return decision
         if self._is_outage(task, kind, error):
             attempts.of_sample -= 1  # an outage is not the fault of this episode
             return RetryDecision.RESTART
         return self.decide(attempts)
+
+    def _report(self, attempts: Attempts, task: Task, kind: ReplyKind, error: EnvError) -> None:
+        """Logs the first failure of each cause; the metrics count the others."""
+        cause = (task.environment, str(kind), error.origin or str(error.cause))
+        if cause not in self._reported:
+            self._reported.add(cause)
+            logging.warning(
+                "%s: environment failed, attempt %d of %d: %s; failures like this are only counted "
+                "from now on",
+                task.item_id,
+                attempts.of_sample,
+                self._max_attempts,
+                error,
+            )
+
+    def _check_not_broken(
+        self, task: Task, kind: ReplyKind, error: EnvError, decision: RetryDecision
+    ) -> None:
+        """Raises ServerUnavailable if one line of the environment's code fails all calls."""
+        calls = self._calls[task.environment, kind]
+        calls.origins[error.origin] += 1
+        count = calls.origins[error.origin]
+        is_certain = len(calls.failing) > 1 or decision is RetryDecision.GIVE_UP
+        if not calls.was_answered and count >= _BROKEN_FAILURES and is_certain:
+            raise ServerUnavailable(
+                error.cause,
+                f"every {kind} of {task.environment} fails ({count} calls): {error.message}. "
+                f"{error.remedy}",
+                tasks=calls.failing,
+            )
 
     def decide(self, attempts: Attempts, *, may_replace: bool = True) -> RetryDecision:
         """Returns the decision about an episode that failed alone; counts a replacement."""
@@ -159,7 +199,8 @@ def check_some_served(tasks: Sequence[Task], trajectories: Sequence[Trajectory])
             raise ServerUnavailable(
                 EnvCause.SERVER_GONE,
                 f"the {name} server let none of {len(own)} episodes be played, each was tried "
-                f"{min(t.attempts for t in own)} times or more; last: {own[-1].error}. {REMEDY}",
+                f"{min(t.attempts for t in own)} times or more; last: {own[-1].error}. Correct the "
+                "cause, then run the same command to resume.",
                 tasks=[task for task in tasks if task.environment == name],
             )
 

@@ -21,13 +21,13 @@ from agentgym_envs.base import options, serve
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.base.openenv import server as openenv_server
 from agentgym_envs.base.openenv.application import create_openenv_app
-from agentgym_envs.base.served import load_environment
+from agentgym_envs.base.served import load_environment, prepare
 from agentgym_envs.base.server import create_app
 from agentgym_envs.conformance import suite
 from agentgym_envs.registry import ENVIRONMENTS, find
 
 PROTOCOLS = ["agentgym", "openenv"]
-LOG_LEVELS = ["debug", "info", "warning", "error"]
+LOG_LEVELS = ["debug", "info", "warning", "error", "critical"]
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
@@ -115,7 +115,7 @@ def _add_check_options(parser: argparse.ArgumentParser) -> None:
     add("--tasks", type=int, default=suite.TASKS, help="number of tasks in the sample")
     add("--actions", type=int, default=suite.ACTIONS, help="maximum number of actions per task")
     add("--compat", action="store_true", help="check the behaviour of AgentGym's server")
-    _add_common(parser, "error")
+    _add_common(parser, "critical")  # the report has the errors, without tracebacks
 
 
 def _add_prepare_options(parser: argparse.ArgumentParser) -> None:
@@ -154,7 +154,7 @@ def _check(args: argparse.Namespace) -> int:
 def _prepare(args: argparse.Namespace) -> int:
     """Builds the data of an environment and prepares its shared resources."""
     served = load_environment(find(args.environment).module, options.parse(args.option))
-    served.prepare()
+    prepare(served)
     _write_now(f"{served.spec.name} is ready: version {served.spec.version}\n")
     return 0
 
@@ -173,9 +173,12 @@ def _record(args: argparse.Namespace) -> int:
     if args.tasks_file is None:
         listed = args.tasks.replace(",", " ")
     else:
-        listed = args.tasks_file.read_text(encoding="utf-8")
+        try:
+            listed = args.tasks_file.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"--tasks-file {args.tasks_file}: not UTF-8 ({error})") from error
     served = load_environment(find(args.environment).module, options.parse(args.option))
-    served.prepare()
+    prepare(served)
     indices = demonstrations.read_indices(listed, served.spec.name)
     records = demonstrations.record(
         served,
@@ -221,7 +224,7 @@ def _serve(args: argparse.Namespace) -> int:
 
 def _read_token(path: pathlib.Path) -> str:
     try:
-        token = path.read_text(encoding="utf-8").strip()
+        token = path.read_text(encoding="utf-8-sig", errors="replace").strip()
     except OSError as error:
         raise serve.ServeError(f"--token-file {path}: {error.strerror}") from error
     if not token or not token.isascii():

@@ -20,7 +20,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentgym_envs.base.environment import Environment, EnvironmentFault
+from agentgym_envs.base.protocol import is_solved
 from agentgym_envs.base.served import ServedEnvironment
+from agentgym_envs.base.user_code import describe, loading, play, text_of, texts_of
 
 _LOGGER = logging.getLogger(__name__)
 _PROGRESS_EVERY = 100  # episodes
@@ -43,7 +45,7 @@ class Choice:
     is_taught: bool
 
 
-AGENTS = ("expert", "random", "mixed")
+AGENTS = (EXPERT, RANDOM, "mixed")
 
 
 def choose(
@@ -56,11 +58,11 @@ def choose(
     that have been valid at any time in the episode. The environment may reject such an action now.
     A model is not trained to imitate it, but sees how the agent recovers.
     """
-    if agent != "expert" and rng.random() < epsilon:
+    if agent != EXPERT and rng.random() < epsilon:
         return Choice(rng.choice(seen), RANDOM, False)
-    if agent == "random":
-        return Choice(rng.choice(environment.valid_actions()), RANDOM, True)
-    return Choice(environment.expert_action(), EXPERT, True)
+    if agent == RANDOM:
+        return Choice(rng.choice(texts_of(environment.valid_actions)), RANDOM, True)
+    return Choice(text_of(environment.expert_action), EXPERT, True)
 
 
 def plain_text(action: str) -> str:
@@ -107,17 +109,18 @@ def record_episode(
     """
     item_id = f"{name}_{data_idx}"
     rng = random.Random(f"{seed}/{item_id}")
-    result = environment.reset(data_idx)
+    result = play(environment.reset, data_idx)
     conversations: list[dict[str, Any]] = []
     seen: dict[str, None] = {}  # dictionary used as an ordered set
     reward = 0.0
     for _ in range(max_turns):
         conversations.append({"from": "human", "value": result.observation, "loss": None})
-        seen.update(dict.fromkeys(environment.valid_actions()))
+        if agent != EXPERT:
+            seen.update(dict.fromkeys(texts_of(environment.valid_actions)))
         choice = choose(environment, agent, rng, epsilon, list(seen))
         turn = {"from": "gpt", "value": to_text(choice.action), "loss": choice.is_taught}
         conversations.append({**turn, "chosen_by": choice.chosen_by})
-        result = environment.step(choice.action)
+        result = play(environment.step, choice.action)
         reward += result.reward
         if result.done:
             break
@@ -125,7 +128,7 @@ def record_episode(
         "item_id": item_id,
         "conversations": conversations,
         "reward": reward,
-        "success": int(result.done and result.score >= success_score),
+        "success": int(result.done and is_solved(result.score, success_score)),
         "agent": agent,
     }
 
@@ -136,9 +139,11 @@ def record(
     """Yields the records of the tasks in order; `options` are the keywords of `record_episode`.
 
     Raises:
-      ValueError: An index has no task, or an agent has no next action.
+      ValueError: An index has no task, an agent has no next action, or the environment's code fails.
+      SetupError: No environment can be made.
     """
-    environment = served.factory()
+    with loading(f"no environment of {served.spec.name} can be made"):
+        environment = served.factory()
     try:
         for data_idx in indices:
             if not 0 <= data_idx < served.spec.num_tasks:
@@ -156,6 +161,14 @@ def record(
                 )
             except EnvironmentFault as fault:
                 raise ValueError(f"{served.spec.name}_{data_idx}: {fault.message}") from fault
+            except NotImplementedError as error:
+                raise ValueError(
+                    f"{served.spec.name}: {error}, which the agent {options['agent']!r} needs. Add "
+                    "the method, or choose another agent."
+                ) from error
+            except Exception as error:  # an environment can raise any error
+                _LOGGER.debug("task %d failed", data_idx, exc_info=True)
+                raise ValueError(f"{served.spec.name}_{data_idx}: {describe(error)}") from error
     finally:
         environment.close()
 
@@ -164,13 +177,16 @@ def write(records: Iterator[Mapping[str, Any]], total: int, out: pathlib.Path) -
     """Writes records as JSON lines. The file appears only when it is complete."""
     partial = out.with_name(out.name + ".partial")
     solved = 0
-    with partial.open("w", encoding="utf-8") as file:
-        for done, episode in enumerate(records, 1):
-            file.write(json.dumps(episode, ensure_ascii=False) + "\n")
-            solved += episode["success"]
-            if done % _PROGRESS_EVERY == 0 or done == total:
-                _LOGGER.info("%d of %d episodes, %d solved", done, total, solved)
-    os.replace(partial, out)
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            for done, episode in enumerate(records, 1):
+                file.write(json.dumps(episode, ensure_ascii=False) + "\n")
+                solved += episode["success"]
+                if done % _PROGRESS_EVERY == 0 or done == total:
+                    _LOGGER.info("%d of %d episodes, %d solved", done, total, solved)
+        os.replace(partial, out)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def read_indices(text: str, name: str) -> list[int]:

@@ -10,8 +10,9 @@ from typing import Any
 import gymnasium
 
 from agentgym_envs.base.environment import EnvironmentFault
-from agentgym_envs.base.protocol import ErrorKind
-from agentgym_envs.base.served import load_environment
+from agentgym_envs.base.protocol import ErrorKind, is_solved
+from agentgym_envs.base.served import load_environment, prepare
+from agentgym_envs.base.user_code import play
 from agentgym_envs.registry import ENVIRONMENTS
 
 
@@ -68,7 +69,7 @@ class TextEnv(gymnasium.Env[str, str]):
         settings: Mapping[str, Any] | None = None,
     ):
         served = load_environment(ENVIRONMENTS[environment].module, settings)
-        served.prepare()
+        prepare(served)
         self.render_mode = render_mode
         self.instructions = served.spec.instructions
         self.world = (served.compat_factory if compat else served.factory)()
@@ -103,16 +104,16 @@ class TextEnv(gymnasium.Env[str, str]):
                 f"{self._data_idx}",
             )
         self._turns = 0
-        result = self.world.reset(self._data_idx)
+        result = play(self.world.reset, self._data_idx)
         self._text = result.observation
         return result.observation, self._info(result.score, False)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Executes one action; returns observation, reward, terminated, truncated and info."""
-        result = self.world.step(action)
+        result = play(self.world.step, action)
         self._turns += 1
         self._text = result.observation
-        success = result.done and result.score >= self._spec.success_score
+        success = result.done and is_solved(result.score, self._spec.success_score)
         is_cut = not result.done and self._turns >= self._max_turns
         reward = result.reward / self._spec.max_score
         return result.observation, reward, result.done, is_cut, self._info(result.score, success)

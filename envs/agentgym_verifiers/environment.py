@@ -12,8 +12,10 @@ import verifiers.v1 as vf
 
 from agentgym_envs import registry
 from agentgym_envs.base.environment import Environment, StepResult
-from agentgym_envs.base.served import ServedEnvironment
+from agentgym_envs.base.protocol import is_solved
+from agentgym_envs.base.served import ServedEnvironment, prepare
 from agentgym_envs.base.served import load_environment as load_served
+from agentgym_envs.base.user_code import play
 from agentgym_verifiers.actions import parse
 
 PACKAGE = "agentgym-verifiers"  # id of this taskset in verifiers
@@ -92,15 +94,15 @@ class AgentGymEnv(vf.Env[AgentGymEnvConfig]):
         """Plays one episode and records its reward and the metric `success`."""
         world = await asyncio.to_thread(self._served.factory)
         try:
-            result = await asyncio.to_thread(world.reset, task.data.data_idx)
+            result = await asyncio.to_thread(play, world.reset, task.data.data_idx)
             async with agents.agent.interaction(task) as interaction:
                 result = await self._play(world, result, interaction)
         finally:
             await asyncio.to_thread(world.close)
         spec = self._served.spec
-        is_solved = result.done and result.score >= spec.success_score
+        solved = result.done and is_solved(result.score, spec.success_score)
         interaction.trace.record_reward("score", result.score / spec.max_score)
-        interaction.trace.record_metric("success", float(is_solved))
+        interaction.trace.record_metric("success", float(solved))
 
     async def _play(
         self, world: Environment, result: StepResult, interaction: vf.Interaction
@@ -119,7 +121,7 @@ class AgentGymEnv(vf.Env[AgentGymEnvConfig]):
                 errors += 1
                 message = parsed.problem
                 continue
-            result = await asyncio.to_thread(world.step, parsed.action)
+            result = await asyncio.to_thread(play, world.step, parsed.action)
             message = result.observation
         return result
 
@@ -148,5 +150,5 @@ def load_environment(
 
 def _load(config: AgentGymConfig) -> ServedEnvironment:
     served = load_served(registry.find(config.environment).module, config.settings)
-    served.prepare()
+    prepare(served)
     return served

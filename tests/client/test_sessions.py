@@ -13,6 +13,7 @@ from tests.waiting import PATIENCE_S
 
 class Client:
     environment = base_url = "textcraft"
+    log = ""
 
     def __init__(self):
         self.numbers = itertools.count()
@@ -74,3 +75,19 @@ def test_a_call_from_before_a_restart_loses_no_session(sessions):
     with pytest.raises(EnvError):
         sessions.call(refuse_after_a_restart)
     assert sessions.is_current(found[0])
+
+
+@pytest.mark.parametrize(("workers", "is_told"), [(1, True), (8, False)])
+def test_slow_resets_on_few_workers_are_reported_once(sessions, caplog, workers, is_told):
+    sessions.client.health = lambda: {"workers": workers}
+    for seconds in (20.0, 2.0, 40.0, 60.0, 80.0):
+        sessions.check_load(seconds, threads=64)
+    told = [r.getMessage() for r in caplog.records if "env_server.workers" in r.getMessage()]
+    assert len(told) == is_told
+    assert not told or "a reset takes 2.0 s" in told[0] and "wait for 128 s" in told[0]
+
+
+def test_an_error_has_the_log_of_its_server(sessions):
+    sessions.client.log = "logs/textcraft.stderr.log"
+    with pytest.raises(EnvError, match="logs/textcraft.stderr.log"):
+        sessions.call(refuse)

@@ -200,7 +200,7 @@ BROKEN = [
     (episodes.results_have_the_declared_types, "served(NanReward)", "reward is nan"),
     (episodes.results_have_the_declared_types, "served(EmptyText)", "observation is"),
     (episodes.results_have_the_declared_types, "served(NumberForDone)", "done is 0"),
-    (episodes.results_have_the_declared_types, "served(TupleForResult)", "a tuple"),
+    (episodes.results_have_the_declared_types, "served(TupleForResult)", r"\(tuple\), expected"),
     (episodes.the_score_is_the_sum_of_the_rewards, "served(ForgottenReward)", "add up to 0"),
     (
         episodes.the_score_is_the_sum_of_the_rewards,

@@ -182,10 +182,10 @@ def test_non_ascii_text_is_preserved(server):
     assert answer.json()["observation"] == f"1: you did {action}"
 
 
-def test_a_lone_surrogate_is_escaped_in_the_answer(server):
+def test_a_lone_surrogate_is_replaced_in_the_answer(server):
     body = b'{"id": %d, "action": "\\ud800"}' % started(server)
     answer = server.post("/step", content=body, headers={"content-type": "application/json"})
-    assert json.loads(answer.content.decode("utf-8"))["observation"] == "1: you did \ud800"
+    assert json.loads(answer.content.decode("utf-8"))["observation"] == "1: you did \ufffd"
 
 
 @pytest.mark.parametrize("session_id", ["x", "NaN", "", None])

@@ -185,3 +185,53 @@ def test_an_environment_that_failed_all_its_tasks_is_an_error():
         check(FAILED, played, other)
     check(FAILED, FAILED, played)  # failures of a single task do not count as a server outage
     check(FAILED, dataclasses.replace(other, outcome=Outcome.HORIZON), played)
+
+
+BUG = EnvError(
+    EnvCause.ENVIRONMENT,
+    "game.py:12 in step: KeyError: 'low'",
+    origin="game.py:12 in step: KeyError",
+)
+BUG.log = "runs/a/logs/game.stderr.log"
+
+
+def fail_in_turn(policy, error, count, tasks=TASKS, kind=ReplyKind.STEP):
+    """Lets the tasks fail one after the other; returns the number of failures before the end."""
+    attempts = {task: Attempts() for task in tasks}
+    for number in range(count):
+        task = tasks[number % len(tasks)]
+        attempts[task].begin()
+        try:
+            policy.failed(attempts[task], task, kind, error)
+        except ServerUnavailable as unavailable:
+            return number + 1, str(unavailable)
+    return count, ""
+
+
+@pytest.mark.parametrize("kind", list(ReplyKind))
+def test_a_line_that_fails_every_call_ends_the_rollout_without_waiting(clock, kind):
+    policy = RetryPolicy(3, 0, 60.0, clock)
+    failures, message = fail_in_turn(policy, BUG, 100, kind=kind)
+    assert failures < 20
+    for part in ("maze", BUG.message, BUG.log, "run the same command"):
+        assert part in message
+
+
+def test_a_line_that_fails_after_successes_costs_attempts_but_no_patience(clock):
+    policy = RetryPolicy(2, 1, 60.0, clock)
+    policy.answered(Attempts(), TASKS[0], ReplyKind.STEP)
+    assert fail_in_turn(policy, BUG, 100) == (100, "")
+    attempts, found = Attempts(), []
+    for _ in range(4):
+        attempts.begin()
+        found.append(policy.failed(attempts, TASKS[0], ReplyKind.STEP, BUG))
+    assert found[-1] is RetryDecision.GIVE_UP
+
+
+def test_only_the_first_failure_of_a_cause_is_logged(clock, caplog):
+    policy = RetryPolicy(3, 0, 60.0, clock)
+    policy.answered(Attempts(), TASKS[0], ReplyKind.STEP)
+    fail_in_turn(policy, BUG, 30)
+    fail_in_turn(policy, ERROR, 1)
+    warnings = [r.getMessage() for r in caplog.records if "environment failed" in r.getMessage()]
+    assert len(warnings) == 2 and BUG.log in warnings[0]

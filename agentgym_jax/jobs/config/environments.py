@@ -51,6 +51,8 @@ class EnvironmentSettings:
       eval_max_turns: Turn limit of a held-out episode; 0 selects `evaluation.max_turns`.
       instructions: First message to the agent; if empty, the server's instructions.
       action_format: Format of the model's actions; if empty, the default of the environment.
+      success_score: Score with which an episode is solved, in the unit of the server; 0 selects the
+          server's own rule. OpenEnv's servers without `success` have 1.
     """
 
     url: str
@@ -65,6 +67,7 @@ class EnvironmentSettings:
     eval_max_turns: Turns
     instructions: str
     action_format: Annotated[str, OneOf(("", *ActionFormat))]
+    success_score: Annotated[float, Range(0)] = 0.0
 
     def __post_init__(self) -> None:
         if self.url and self.module:
@@ -142,7 +145,8 @@ def check_playable(
     system_prompt_mode: str,
 ) -> None:
     """Checks the inputs of `open_environments` before any server starts."""
-    bound = dict(base_url="", environment="", action_format=None, transport=None, facts=None)
+    bound = dict(base_url="", environment="", action_format=None, success_score=0.0)
+    bound |= dict(transport=None, facts=None)
     check(EnvClient, "client", client, **bound)
     check(EnvPool, "pool", pool, clients={})
     for name, entry in settings.items():

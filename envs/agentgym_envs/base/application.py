@@ -46,9 +46,12 @@ NOT_FOUND = Answer(b'{"detail":"Not Found"}', 404)
 NOT_ALLOWED = Answer(b'{"detail":"Method Not Allowed"}', 405)
 
 
-def typed_error(kind: ErrorKind, message: str, *, is_last: bool = False) -> Answer:
+def typed_error(
+    kind: ErrorKind, message: str, *, origin: str = "", is_last: bool = False
+) -> Answer:
     """Returns the protocol's error body for `kind`, with its HTTP status."""
-    return Answer(json.dumps({"error": message, "type": kind}).encode(), STATUS[kind], is_last)
+    body = {"error": message, "type": kind} | ({"origin": origin} if origin else {})
+    return Answer(json.dumps(body).encode(), STATUS[kind], is_last)
 
 
 def _forbidden(message: str) -> Answer:

@@ -13,10 +13,20 @@ class EnvironmentFault(Exception):
     Attributes:
       message: Text that names the value found and the value expected.
       compat_message: AgentGym's text for the same error, sent under `--compat`.
+      origin: Place and type of an error of the environment's own code, such as `guess.py:30 in
+        step: KeyError`; empty for other errors.
     """
 
-    def __init__(self, kind: ErrorKind, message: str, compat_message: str | None = None):
+    def __init__(
+        self,
+        kind: ErrorKind,
+        message: str,
+        compat_message: str | None = None,
+        *,
+        origin: str = "",
+    ):
         super().__init__(message)
+        self.origin = origin
         self.kind = kind
         self.message = message
         self.compat_message = message if compat_message is None else compat_message
@@ -39,7 +49,7 @@ class StepResult:
 
     Attributes:
       observation: Text for the agent.
-      reward: Reward of this step.
+      reward: Reward of this step. Numbers of numpy are numbers, here and in `score`.
       score: Current score of the episode, in the environment's own unit.
       done: True if the environment ended the episode.
     """
@@ -66,13 +76,21 @@ class Environment(abc.ABC):
     def step(self, action: str) -> StepResult:
         """Applies one action."""
 
-    @abc.abstractmethod
     def expert_action(self) -> str:
-        """Returns the next action of a competent scripted agent in the current state."""
+        """Returns the next action of a competent scripted agent in the current state.
 
-    @abc.abstractmethod
+        Raises:
+          NotImplementedError: The environment has no scripted agent.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no expert_action")
+
     def valid_actions(self) -> list[str]:
-        """Returns sensible actions in the current state, for random agents and demonstrations."""
+        """Returns sensible actions in the current state, for random agents and demonstrations.
+
+        Raises:
+          NotImplementedError: The environment cannot list its actions.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no valid_actions")
 
     def snapshot(self) -> Any:
         """Returns the current state as JSON types; `restore` accepts it, even in another process.

@@ -4,9 +4,10 @@ Each worker process and each `InProcessServer` passes its requests to a SessionH
 Both kinds of server therefore return the same bytes.
 """
 
+import contextlib
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from agentgym_envs.base.environment import (
@@ -15,8 +16,9 @@ from agentgym_envs.base.environment import (
     SimulatorLost,
     StepResult,
 )
-from agentgym_envs.base.protocol import ErrorKind
+from agentgym_envs.base.protocol import ErrorKind, clean_text, is_solved
 from agentgym_envs.base.served import ServedEnvironment, StepRoute
+from agentgym_envs.base.user_code import describe, origin, play, text_of, texts_of
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -55,6 +57,7 @@ class SessionHost:
         self._factory = served.compat_factory if compat else served.factory
         self._refused_when_done = served.compat_refused_when_done if compat else frozenset({"step"})
         self._sessions: dict[int, _Session] = {}
+        self._reported: set[str] = set()  # errors whose traceback is in the log
         self._operations: Mapping[str, Callable[[int, Any], Any]] = {
             "create": self._create,
             "reset": self._reset,
@@ -101,7 +104,7 @@ class SessionHost:
         session = self._sessions[session_id] = _Session(self._factory())
         if self._served.resets_on_create:
             first_task = session_id % self._served.spec.num_tasks
-            session.last = session.environment.reset(first_task)
+            session.last = play(session.environment.reset, first_task)
         return self._served.answers.create(session_id, session.last)
 
     def _reset(self, session_id: int, data_idx: int | None) -> Any:
@@ -124,7 +127,7 @@ class SessionHost:
             "reward": result.reward / spec.max_score,
             "done": result.done,
             "score": result.score,
-            "success": result.done and result.score >= spec.success_score,
+            "success": result.done and is_solved(result.score, spec.success_score),
         }
 
     def _start(self, session_id: int, data_idx: int | None) -> StepResult:
@@ -142,7 +145,7 @@ class SessionHost:
                 f"{self._served.spec.name} has tasks 0 .. {self._served.spec.num_tasks - 1}, "
                 f"{self._served.task_field} was {data_idx}",
             )
-        session.last = session.environment.reset(data_idx)
+        session.last = play(session.environment.reset, data_idx)
         return session.last
 
     def _step(self, session_id: int, action: str) -> Any:
@@ -164,7 +167,7 @@ class SessionHost:
                 "accepted. Send the action alone, not the whole reply of the model.",
             )
         session = self._playing(session_id, "step")
-        session.last = session.environment.step(action)
+        session.last = play(session.environment.step, clean_text(action))
         return session.last
 
     def _observation(self, session_id: int, argument: Any) -> Any:
@@ -180,11 +183,25 @@ class SessionHost:
 
     def _expert_action(self, session_id: int, argument: Any) -> Any:
         session = self._playing(session_id, "step")
-        return {"action": session.environment.expert_action()}
+        with self._optional("expert_action"):
+            return {"action": text_of(session.environment.expert_action)}
 
     def _valid_actions(self, session_id: int, argument: Any) -> Any:
         session = self._playing(session_id, "step")
-        return {"actions": session.environment.valid_actions()}
+        with self._optional("valid_actions"):
+            return {"actions": texts_of(session.environment.valid_actions)}
+
+    @contextlib.contextmanager
+    def _optional(self, method: str) -> Iterator[None]:
+        """Refuses a request if the environment does not have the method; the session stays open."""
+        try:
+            yield
+        except NotImplementedError:
+            raise EnvironmentFault(
+                ErrorKind.UNSUPPORTED,
+                f"{self._served.spec.name} does not offer {method}: its class does not define it",
+                origin=f"no {method}",
+            ) from None
 
     def _state(self, session_id: int, argument: Any) -> Any:
         session = self._playing(session_id, "state")
@@ -241,12 +258,16 @@ class SessionHost:
         except (EnvironmentFault, SimulatorLost):
             raise
         except Exception as error:
-            _LOGGER.exception("the simulator of session %d failed", session_id)
+            cause = describe(error)
+            # An environment that fails at one line usually fails there in every session.
+            if (where := origin(error) or cause) not in self._reported:
+                self._reported.add(where)
+                _LOGGER.exception("the simulator of session %d failed: %s", session_id, cause)
             self._close(session_id, None)
             raise EnvironmentFault(
                 ErrorKind.SIMULATOR,
-                f"the simulator of session {session_id} failed with {type(error).__name__}: "
-                f"{error}. The session is closed; create a new one.",
+                f"{cause} (session {session_id} is closed)",
+                origin=origin(error),
             ) from error
 
 

@@ -10,11 +10,12 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from agentgym_envs.base.application import typed_error
 from agentgym_envs.base.environment import EnvironmentFault, SimulatorLost
 from agentgym_envs.base.host import SessionHost, to_json, unknown_session
-from agentgym_envs.base.protocol import STATUS, ErrorKind
+from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.base.routes import RequestProblem, facts, read, session_routes
-from agentgym_envs.base.served import ServedEnvironment
+from agentgym_envs.base.served import ServedEnvironment, prepare
 
 
 class InProcessServer:
@@ -29,7 +30,7 @@ class InProcessServer:
     """
 
     def __init__(self, served: ServedEnvironment, *, compat: bool = False):
-        served.prepare()
+        prepare(served)
         self._served = served
         self._host = SessionHost(served, compat)
         self._lock = threading.Lock()
@@ -58,11 +59,12 @@ class InProcessServer:
             with self._lock:
                 return self._answer_session(method, path, query, body)
         except EnvironmentFault as fault:
-            return _error(fault.kind, fault.message)
+            return _error(fault)
         except RequestProblem as error:
-            return _error(ErrorKind.INVALID_REQUEST, f"{path}: {error}")
+            return _error(EnvironmentFault(ErrorKind.INVALID_REQUEST, f"{path}: {error}"))
         except SimulatorLost as error:
-            return _error(ErrorKind.SIMULATOR, f"{error}. Its sessions are lost.")
+            lost = f"{error}. Its sessions are lost."
+            return _error(EnvironmentFault(ErrorKind.SIMULATOR, lost))
 
     def close(self) -> None:
         """Closes all sessions."""
@@ -109,5 +111,6 @@ class InProcessServer:
         }
 
 
-def _error(kind: ErrorKind, message: str) -> tuple[int, bytes]:
-    return STATUS[kind], to_json({"error": message, "type": str(kind)})
+def _error(fault: EnvironmentFault) -> tuple[int, bytes]:
+    answer = typed_error(fault.kind, fault.message, origin=fault.origin)
+    return answer.status, answer.body

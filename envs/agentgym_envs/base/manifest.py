@@ -35,13 +35,15 @@ def hash_order(keys: Iterable[str]) -> list[str]:
 
 
 def check(tasks: Sequence[Task]) -> None:
-    """Rejects a manifest whose indices are not 0, 1, 2, ... or that has unknown splits.
+    """Rejects a manifest without tasks, with indices other than 0, 1, 2, ..., or unknown splits.
 
     Raises:
       ValueError: A task is wrong; the message names the first wrong task.
     """
+    if not tasks:
+        raise ValueError("the manifest has no tasks, expected at least one")
     for i, task in enumerate(tasks):
-        if task["data_idx"] != i or task["split"] not in (TRAIN, DEV, TEST):
+        if task.get("data_idx") != i or task.get("split") not in (TRAIN, DEV, TEST):
             raise ValueError(
                 f"task {i} of the manifest is {dict(task)}; expected data_idx={i} and split "
                 f"{TRAIN}, {DEV} or {TEST}"

@@ -16,6 +16,7 @@ class Fault:
     kind: ErrorKind
     message: str
     compat_message: str
+    origin: str
 
 
 # Answer to a request: the body of the HTTP answer, or the error.

@@ -8,6 +8,9 @@ the dependencies of any environment. The routes and bodies are AgentGym's own (a
 
 import dataclasses
 import enum
+import json
+import re
+from typing import Any
 
 
 class ErrorKind(enum.StrEnum):
@@ -26,6 +29,7 @@ class ErrorKind(enum.StrEnum):
     FORBIDDEN = "forbidden"  # 403: sent by a page of another site, or to an unknown host name
     TIMEOUT = "timeout"  # 504: the simulator did not answer in time
     SIMULATOR = "simulator"  # 500: the simulator failed; the session is closed
+    UNSUPPORTED = "unsupported"  # 501: the environment does not offer this optional function
 
 
 STATUS = {
@@ -42,6 +46,7 @@ STATUS = {
     ErrorKind.FORBIDDEN: 403,
     ErrorKind.TIMEOUT: 504,
     ErrorKind.SIMULATOR: 500,
+    ErrorKind.UNSUPPORTED: 501,
 }
 
 # Optional header. In a reset or a step it is `<episode>/<number>`. The episode is a word that the
@@ -85,3 +90,47 @@ class EnvironmentSpec:
     refusal: str = ""
     success_score: float = 1.0
     max_score: float = 1.0
+
+
+# Largest size of a reward or a score. Training adds them up in float32, which ends at 3e38.
+LARGEST_NUMBER = 1e30
+# Scores of tasks are often sums of weighted parts, which miss the sum by rounding.
+SCORE_TOLERANCE = 1e-6
+
+
+def is_solved(score: float, success_score: float = 1.0) -> bool:
+    """Returns True if a final score counts as success; every place that asks this calls it."""
+    return score >= success_score - SCORE_TOLERANCE
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def clean_text(text: str) -> str:
+    """Replaces lone surrogates, which neither UTF-8 nor a tokenizer can represent, by U+FFFD."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def read_json(data: bytes | str) -> Any:
+    """Parses JSON in UTF-8, with or without a byte order mark; cleans its texts (`clean_text`).
+
+    Raises:
+      ValueError: The data are not UTF-8 or not JSON, or are nested too deeply to be parsed.
+    """
+    text = data.decode("utf-8-sig") if isinstance(data, bytes) else data.removeprefix("\ufeff")
+    try:
+        value = json.loads(text)
+        # An escape is the only form in which UTF-8 can contain a surrogate.
+        return _clean(value) if "\\u" in text else value
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [_clean(entry) for entry in value]
+    if isinstance(value, dict):
+        return {clean_text(key): _clean(entry) for key, entry in value.items()}
+    return value

@@ -7,6 +7,7 @@ ServedEnvironment, so the server contains no code for a particular environment.
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,7 +22,9 @@ from agentgym_envs.base.environment import (
     SetupError,
     StepResult,
 )
+from agentgym_envs.base.isolated_random import IsolatedRandom
 from agentgym_envs.base.protocol import EnvironmentSpec, ErrorKind
+from agentgym_envs.base.user_code import loading
 
 
 class SessionBody(pydantic.BaseModel):
@@ -210,7 +213,8 @@ def load_environment(
           option.
     """
     try:
-        loaded = importlib.import_module(module)
+        with loading(f"the module {module} cannot be imported", besides=(ImportError, SyntaxError)):
+            loaded = importlib.import_module(module)
     except (ImportError, SyntaxError) as error:
         raise SetupError(f"the module {module} cannot be imported: {error}") from error
     if not hasattr(loaded, "make_served_environment"):
@@ -218,9 +222,19 @@ def load_environment(
             f"the module {module} has no function make_served_environment(), which every environment offers"
         )
     make_served_environment = loaded.make_served_environment
-    return make_served_environment(
-        **environment_options.bind(make_served_environment, options or {}, module)
-    )
+    bound = environment_options.bind(make_served_environment, options or {}, module)
+    with loading(f"the environment of {module} cannot be made"):
+        return make_served_environment(**bound)
+
+
+def prepare(served: ServedEnvironment) -> None:
+    """Calls `served.prepare`.
+
+    Raises:
+      SetupError: The environment cannot run here, or its code fails.
+    """
+    with loading(f"{served.spec.name} cannot be prepared"):
+        served.prepare()
 
 
 def standard_environment(
@@ -235,16 +249,21 @@ def standard_environment(
     success_score: float = 1.0,
     max_score: float = 1.0,
     action_format: str = "react",
+    isolate_random: bool = False,
 ) -> ServedEnvironment:
     """Returns a served environment with the standard answers, for one that AgentGym does not serve.
 
     The answer of `/create` has `id`. The answers of `/reset` and `/step` have `observation`,
-    `reward`, `score` and `done`. All keywords are those of EnvironmentSpec.
+    `reward`, `score` and `done`. The other keywords are those of EnvironmentSpec. `isolate_random` is
+    for a simulator that uses the global generators of `random` or numpy: each session then has its
+    own state of them (`IsolatedRandom`), which depends only on the task and the actions.
 
     Raises:
       ValueError: The manifest is wrong.
     """
     manifest.check(tasks)
+    if isolate_random:
+        factory = functools.partial(IsolatedRandom, factory, name)
     return ServedEnvironment(
         spec=EnvironmentSpec(
             name=name,

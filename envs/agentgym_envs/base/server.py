@@ -171,7 +171,7 @@ def _typed_errors(handler: Handler) -> Endpoint:
         try:
             return Answer(await handler(request))
         except EnvironmentFault as fault:
-            return typed_error(fault.kind, fault.message)
+            return typed_error(fault.kind, fault.message, origin=fault.origin)
         except RequestProblem as error:
             return typed_error(ErrorKind.INVALID_REQUEST, f"{request.path}: {error}")
 

@@ -308,7 +308,7 @@ class SessionStore:
             return reply
         if reply.kind is ErrorKind.SIMULATOR:
             self._forget(session)
-        raise EnvironmentFault(reply.kind, reply.message, reply.compat_message)
+        raise EnvironmentFault(reply.kind, reply.message, reply.compat_message, origin=reply.origin)
 
     async def _ensure_running(self, session: Session) -> None:
         """Starts the session's worker if necessary; drops the session if the start fails."""

@@ -18,7 +18,7 @@ import time
 from agentgym_envs.base.environment import EnvironmentFault, SetupError, SimulatorLost
 from agentgym_envs.base.host import SessionHost
 from agentgym_envs.base.messages import Fault, Reply
-from agentgym_envs.base.served import load_environment
+from agentgym_envs.base.served import load_environment, prepare
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
     with multiprocessing.connection.Connection(args.fd) as connection:
         try:
             served = load_environment(args.module, args.options)
-            served.prepare()
+            prepare(served)
         except SetupError as error:
             connection.send(str(error))
             return 1
@@ -65,7 +65,7 @@ def _serve(connection: multiprocessing.connection.Connection, host: SessionHost)
         try:
             reply: Reply = host.answer(operation, session_id, argument)
         except EnvironmentFault as fault:
-            reply = Fault(fault.kind, fault.message, fault.compat_message)
+            reply = Fault(fault.kind, fault.message, fault.compat_message, fault.origin)
         except SimulatorLost as error:
             _LOGGER.error("the simulator is lost: %s", error)
             return EXIT_LOST

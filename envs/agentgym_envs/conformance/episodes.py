@@ -8,6 +8,7 @@ import math
 import re
 from typing import Any
 
+from agentgym_envs.base.protocol import SCORE_TOLERANCE
 from agentgym_envs.conformance import other_process
 from agentgym_envs.conformance.subject import (
     NotApplicable,
@@ -20,26 +21,22 @@ from agentgym_envs.conformance.subject import (
     shorten,
 )
 
-_CLOSE = 1e-6  # tolerance for sums of rewards
 _REFUSED_SHARE = 0.2  # tolerated share of valid actions that are rejected
 
 
 def results_have_the_declared_types(subject: Subject) -> str:
-    """Checks that observations are texts, rewards and scores finite, and `done` a bool."""
+    """Checks that observations are texts, rewards and scores finite, and `done` a bool.
+
+    `Play` refuses results of other types; this check adds that no text is empty.
+    """
     count = 0
     for transcript in subject.transcripts:
         for turn, result in enumerate(transcript.results):
-            where = f"task {transcript.data_idx} after {turn} actions"
-            if not isinstance(result.observation, str) or not result.observation.strip():
+            if not result.observation.strip():
                 raise Violation(
-                    f"{where}: the observation is {result.observation!r}, expected a text"
+                    f"task {transcript.data_idx} after {turn} actions: the observation is "
+                    f"{result.observation!r}, expected a text that is not empty"
                 )
-            for name in ("reward", "score"):
-                value = getattr(result, name)
-                if type(value) not in (int, float) or not math.isfinite(value):
-                    raise Violation(f"{where}: {name} is {value!r}, expected a finite number")
-            if type(result.done) is not bool:
-                raise Violation(f"{where}: done is {result.done!r}, expected True or False")
             count += 1
         if transcript.first.done:
             raise Violation(f"task {transcript.data_idx} is over before the first action")
@@ -59,9 +56,9 @@ def the_score_is_the_sum_of_the_rewards(subject: Subject) -> None:
         for turn, result in enumerate(transcript.results):
             total += result.reward
             where = f"task {transcript.data_idx} after {turn} actions"
-            if not math.isclose(total, result.score, abs_tol=_CLOSE):
+            if not math.isclose(total, result.score, abs_tol=SCORE_TOLERANCE):
                 raise Violation(f"{where}: score {result.score}, the rewards add up to {total}")
-            if result.score > best + _CLOSE:
+            if result.score > best + SCORE_TOLERANCE:
                 raise Violation(f"{where}: score {result.score}, max_score is {best}")
 
 
@@ -154,7 +151,8 @@ def the_scripted_agent_solves_tasks(subject: Subject) -> str:
         worst = attempts[0]
         raise Violation(
             f"none of the tasks {list(subject.indices)} is solved; task {worst.data_idx}: "
-            f"{worst.problem or f'score {worst.score} after {len(worst.actions)} actions'}"
+            f"{worst.problem or f'score {worst.score} after {len(worst.actions)} actions'}",
+            worst.cause,
         )
     turns = sum(len(a.actions) for a in solved) / len(solved)
     text = f"{len(solved)} of {len(attempts)}, {turns:.1f} actions on average"

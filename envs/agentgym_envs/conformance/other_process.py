@@ -18,7 +18,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym_envs.base.environment import Environment, StepResult
-from agentgym_envs.base.served import load_environment
+from agentgym_envs.base.served import load_environment, prepare
+from agentgym_envs.base.user_code import describe
+from agentgym_envs.base.user_code import play as play_one
 from agentgym_envs.conformance.subject import Subject, Violation
 
 _LOGGER = logging.getLogger(__name__)
@@ -77,7 +79,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     args = parser.parse_args(argv)
     served = load_environment(args.module, args.options)
-    served.prepare()
+    prepare(served)
     factory = served.compat_factory if args.compat else served.factory
     answers = [_answer(factory(), job) for job in json.loads(args.jobs.read_text())]
     args.answers.write_text(json.dumps(answers))
@@ -90,12 +92,12 @@ def _answer(environment: Environment, job: dict[str, Any]) -> list[list[Any]] | 
         if "snapshot" in job:
             environment.restore(job["snapshot"])
         else:
-            results.append(environment.reset(job["data_idx"]))
-        results += [environment.step(action) for action in job["actions"]]
+            results.append(play_one(environment.reset, job["data_idx"]))
+        results += [play_one(environment.step, action) for action in job["actions"]]
         environment.close()
     except Exception as error:
         _LOGGER.exception("an environment under test failed")
-        return f"{type(error).__name__}: {error}"
+        return describe(error)
     return [[r.observation, r.reward, r.score, r.done] for r in results]
 
 

@@ -12,18 +12,30 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from agentgym_envs.base.environment import Environment, EnvironmentFault, StepResult
-from agentgym_envs.base.served import ServedEnvironment, load_environment
+from agentgym_envs.base.protocol import is_solved
+from agentgym_envs.base.served import ServedEnvironment, load_environment, prepare
+from agentgym_envs.base.user_code import BadResult, describe, origin, play
 from agentgym_envs.conformance.server import Server
+from agentgym_envs.conformance.times import Times
 
 _Answer = TypeVar("_Answer")
 
 NONSENSE = ("dance on the moon", "frobnicate", "answer with a poem", "42 apples please")
+OPTIONAL = ("expert_action()", "valid_actions()")
 _EXPERT_ACTIONS = 100  # action limit of the scripted agent, unless the spec allows more
 _SHOWN = 200  # maximum characters of a text in a message
 
 
 class Violation(Exception):
-    """Failure of a property, with the position, the value found and the value expected."""
+    """Failure of a property, with the position, the value found and the value expected.
+
+    Attributes:
+      cause: Place of the error in the environment's code that ended the check; empty without one.
+    """
+
+    def __init__(self, message: str, cause: str = ""):
+        super().__init__(message)
+        self.cause = cause
 
 
 class NotApplicable(Exception):
@@ -70,6 +82,7 @@ class Attempt:
       is_done: True if the environment ended the episode.
       is_solved: True if the episode ended with a score that counts as success.
       problem: Reason for an early stop; empty if there was none.
+      cause: `Violation.cause` of an early stop.
     """
 
     data_idx: int
@@ -78,16 +91,19 @@ class Attempt:
     is_done: bool
     is_solved: bool
     problem: str
+    cause: str
 
 
 class Play:
     """An environment during an episode.
 
-    It turns every exception into a Violation that names the task and the actions.
+    It turns every exception into a Violation that names the task and the actions, and measures the
+    times of resets and steps.
     """
 
-    def __init__(self, environment: Environment):
+    def __init__(self, environment: Environment, times: Times):
         self.environment = environment
+        self._times = times
         self._data_idx: int | None = None
         self._actions: list[str] = []
 
@@ -104,20 +120,27 @@ class Play:
         return f"task {self._data_idx} after {len(self._actions)} actions ({dots}{shown})"
 
     def reset(self, data_idx: int) -> StepResult:
-        """Starts a task and checks the type of the result."""
-        result = self._call(f"reset({data_idx})", lambda: self.environment.reset(data_idx))
+        """Starts a task and checks the result."""
+        what = f"reset({data_idx})"
+        with self._times.measure("reset", f"{self.moment}: {what}"):
+            result = self._call(what, lambda: play(self.environment.reset, data_idx))
         self._data_idx, self._actions = data_idx, []
-        return self._checked("reset", result)
+        return result
 
     def step(self, action: str) -> StepResult:
-        """Applies an action and checks the type of the result."""
-        shown = f"step({shorten(ascii(action))})"
-        result = self._call(shown, lambda: self.environment.step(action))
+        """Applies an action and checks the result."""
+        what = f"step({shorten(ascii(action))})"
+        with self._times.measure("step", f"{self.moment}: {what}"):
+            result = self._call(what, lambda: play(self.environment.step, action))
         self._actions.append(action)
-        return self._checked(shown, result)
+        return result
 
     def ask(self, name: str) -> Any:
-        """Calls a method without arguments, such as `state`."""
+        """Calls a method without arguments, such as `state`.
+
+        Raises:
+          NotApplicable: The environment does not offer this optional method.
+        """
         return self._call(f"{name}()", getattr(self.environment, name))
 
     def snapshot(self) -> Any:
@@ -146,17 +169,17 @@ class Play:
             return function()
         except EnvironmentFault as fault:
             raise Violation(f"{self.moment}: {what} was refused: {fault.message}") from fault
+        except NotImplementedError as error:
+            if what in OPTIONAL:
+                raise NotApplicable(f"has no {what.removesuffix('()')}") from error
+            raise self._violation(what, error) from error
         except Exception as error:  # an environment under test can raise any error
-            raise Violation(
-                f"{self.moment}: {what} raised {type(error).__name__}: {shorten(str(error))}"
-            ) from error
+            raise self._violation(what, error) from error
 
-    def _checked(self, what: str, result: Any) -> StepResult:
-        if not isinstance(result, StepResult):
-            raise Violation(
-                f"{self.moment}: {what} answered a {type(result).__name__}, expected a StepResult"
-            )
-        return result
+    def _violation(self, what: str, error: Exception) -> Violation:
+        text = describe(error)
+        verb = "answered" if isinstance(error, BadResult) else "failed"
+        return Violation(f"{self.moment}: {what} {verb}: {text}", origin(error) or text)
 
 
 class Subject:
@@ -187,18 +210,26 @@ class Subject:
         self.options = dict(options or {})
         self.num_actions = actions
         self.served: ServedEnvironment = load_environment(module, options)
-        self.served.prepare()
+        prepare(self.served)
         self._num_tasks = tasks
+        self.times = Times()
 
     def play(self) -> Play:
         """Creates a new environment."""
         make = self.served.compat_factory if self.compat else self.served.factory
-        return Play(make())
+        try:
+            return Play(make(), self.times)
+        except Exception as error:  # an environment under test can raise any error
+            text = describe(error)
+            cause = origin(error) or text
+            raise Violation(f"no environment can be made: {text}", cause) from error
 
     @functools.cached_property
     def indices(self) -> tuple[int, ...]:
         """Task indices of the sample: one from each of several equal ranges of the manifest."""
         total = len(self.served.tasks())
+        if not total:
+            raise Violation("the manifest has no tasks, expected at least one")
         if self.compat:
             total = self._compat_tasks(total)
         count = min(self._num_tasks, total)
@@ -249,18 +280,18 @@ class Subject:
         play = self.play()
         result = play.reset(data_idx)
         actions: list[str] = []
-        problem = ""
+        problem = cause = ""
         while not result.done and len(actions) < max(_EXPERT_ACTIONS, self.served.spec.max_turns):
             try:
                 action = play.ask("expert_action")
                 result = play.step(action)
             except Violation as violation:
-                problem = str(violation)
+                problem, cause = str(violation), violation.cause
                 break
             actions.append(action)
         play.close()
-        solved = result.done and result.score >= self.served.spec.success_score
-        return Attempt(data_idx, tuple(actions), result.score, result.done, solved, problem)
+        solved = result.done and is_solved(result.score, self.served.spec.success_score)
+        return Attempt(data_idx, tuple(actions), result.score, result.done, solved, problem, cause)
 
     def _record(self, data_idx: int) -> Transcript:
         rng = random.Random(f"conformance/{data_idx}")
@@ -283,7 +314,7 @@ def _choose(play: Play, rng: random.Random) -> tuple[str, bool]:
             return rng.choice(list(play.ask("valid_actions"))), True
         if draw < 0.8:
             return play.ask("expert_action"), False
-    except (Violation, IndexError, TypeError):
+    except (Violation, NotApplicable, IndexError, TypeError):
         pass  # other properties report errors of these two methods
     return rng.choice(NONSENSE), False
 

@@ -4,11 +4,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from agentgym_envs.base.environment import SetupError
+from agentgym_envs.base.user_code import describe
 from agentgym_envs.conformance import episodes, self_description, sessions
 from agentgym_envs.conformance.subject import NotApplicable, Subject, Violation
 
 TASKS = 6  # default number of tasks
 ACTIONS = 15  # default maximum of actions per task
+_STEP_LIMIT = 30.0  # default time limit of a server for a call, in seconds
 _LONG = 2.0  # minimum duration, in seconds, that the report shows
 
 # A property raises Violation or NotApplicable, or returns a note for the report, or None.
@@ -42,6 +45,15 @@ PROPERTIES: tuple[Property, ...] = (
     sessions.sessions_survive_the_loss_of_a_worker,
 )
 
+# Properties that an environment lacks if its random numbers have no seed.
+_REPEATABLE = frozenset(
+    {
+        episodes.a_task_depends_only_on_its_index,
+        episodes.the_same_actions_have_the_same_answers,
+        episodes.two_sessions_do_not_influence_each_other,
+    }
+)
+
 
 def run(
     module: str,
@@ -62,29 +74,57 @@ def run(
     """
     began = time.monotonic()
     subject = Subject(module, compat=compat, tasks=tasks, actions=actions, options=options)
-    failed = 0
+    failures: list[Property] = []
+    causes: set[str] = set()
     try:
         for check in PROPERTIES:
             write(f"{sentence(check):<52}")
-            failed += _report(check, subject, write)
+            if _report(check, subject, write, causes):
+                failures.append(check)
     finally:
         subject.close()
+    failed = len(failures)
     result = f"{failed} of {len(PROPERTIES)} FAILED" if failed else f"{len(PROPERTIES)} properties"
     name = subject.served.spec.name
-    write(f"{name}: {result}, {time.monotonic() - began:.1f} s\n")
+    parts = [f"{name}: {result}, {time.monotonic() - began:.1f} s", subject.times.text()]
+    write("; ".join(filter(None, parts)) + "\n")
+    for method in ("reset", "step"):
+        if (longest := subject.times.longest(method)) > _STEP_LIMIT:
+            write(
+                f"the longest {method} took {longest:.0f} s: a server stops a call after "
+                f"--step-seconds, {_STEP_LIMIT:.0f} by default\n"
+            )
+    if _REPEATABLE.intersection(failures) and not causes:
+        write(
+            "if the simulator uses the global state of random or numpy: "
+            "standard_environment(..., isolate_random=True)\n"
+        )
     return 1 if failed else 0
 
 
-def _report(check: Property, subject: Subject, write: Callable[[str], None]) -> bool:
-    """Checks one property and completes its line of the report; returns True if it failed."""
+def _report(
+    check: Property, subject: Subject, write: Callable[[str], None], causes: set[str]
+) -> bool:
+    """Checks one property and completes its line of the report; returns True if it failed.
+
+    `causes` has the errors of the environment's code that were already reported.
+    """
     began = time.monotonic()
     is_failure = False
     try:
         line = f" ok  {check(subject) or ''}"
     except Violation as violation:
         is_failure, line = True, f" FAILED\n    {violation}"
+        if violation.cause in causes:
+            line = " FAILED for a reason given above"
+        elif violation.cause:
+            causes.add(violation.cause)
     except NotApplicable as reason:
         line = f" -   {reason}"
+    except SetupError:
+        raise
+    except Exception as error:  # noqa: BLE001 - an environment can have attributes of any type
+        is_failure, line = True, f" FAILED\n    the check ended with {describe(error)}"
     seconds = time.monotonic() - began
     write(line.rstrip() + (f" ({seconds:.0f} s)" if seconds >= _LONG else "") + "\n")
     return is_failure

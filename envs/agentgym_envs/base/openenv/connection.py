@@ -126,7 +126,7 @@ class Connection:
         try:
             body = await self._backend.store.call(self._session, "valid_actions", None)
         except EnvironmentFault as fault:
-            if fault.kind is not ErrorKind.FINISHED:
+            if fault.kind not in (ErrorKind.FINISHED, ErrorKind.UNSUPPORTED):
                 raise
             return state
         return state | {"available_actions": json.loads(body)["actions"]}

@@ -140,12 +140,13 @@ def message(kind: str, data: Any) -> str:
     return to_json({"type": kind, "data": data}).decode()
 
 
-def error(code: str, text: str, kind: ErrorKind) -> str:
-    """Returns an error message. `kind` is our addition, more precise than OpenEnv's code."""
-    return message("error", {"message": text, "code": code, "kind": kind})
+def error(code: str, text: str, kind: ErrorKind, origin: str = "") -> str:
+    """Returns an error message. `kind` and `origin` are our additions to OpenEnv's code."""
+    data = {"message": text, "code": code, "kind": kind}
+    return message("error", data | ({"origin": origin} if origin else {}))
 
 
 def fault(found: EnvironmentFault) -> str:
     """Returns the error message for a request that cannot be served."""
     code = _CODES.get(found.kind, EXECUTION_ERROR)
-    return error(code, found.message, found.kind)
+    return error(code, found.message, found.kind, found.origin)
