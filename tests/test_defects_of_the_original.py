@@ -190,6 +190,9 @@ class Nothing:
     def continuation(self, messages, ended_by_stop):
         return []
 
+    def start_of(self, text, tokens):
+        return text
+
 
 def test_ids_that_do_not_survive_decoding_are_trained_on_as_sampled():
     tokenizer = byte_tokenizer()

@@ -194,6 +194,9 @@ class _NoTokens:
     def continuation(self, messages: Sequence[Mapping[str, str]], ended_by_stop: bool) -> list[int]:
         return []
 
+    def start_of(self, text: str, tokens: int) -> str:
+        return text
+
 
 class TextRows:
     """Rows of a text agent, each with one conversation."""

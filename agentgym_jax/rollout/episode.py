@@ -36,6 +36,9 @@ class Renderer(Protocol):
         Returns None if the template changes the last turn; `opening` then begins a new branch.
         """
 
+    def start_of(self, text: str, tokens: int) -> str:
+        """Returns the start of a user's text that certainly has more than `tokens` tokens."""
+
 
 @dataclasses.dataclass(frozen=True)
 class EpisodeLimits:
@@ -199,8 +202,10 @@ class Episode:
     def begin(self, observation: str) -> Command:
         """Starts the conversation with the first observation."""
         self._first_observation = observation
-        self._messages.append({"role": "user", "content": self._shown(observation)})
-        chunks = self._opening = self._renderer.opening(self._messages)
+        shown = self._shown(observation)
+        self._messages.append({"role": "user", "content": shown})
+        start = {"role": "user", "content": self._renderer.start_of(shown, self._limits.max_tokens)}
+        chunks = self._opening = self._renderer.opening([*self._messages[:-1], start])
         for chunk in chunks:
             self._extend(chunk, TokenSource.PROMPT)
         if len(self._tokens) >= self._limits.max_tokens:
@@ -289,7 +294,10 @@ class Episode:
         is_last = len(self._turns) >= self._limits.max_turns
         if is_last and not self._limits.keep_last_observation:
             return self._finish(Outcome.HORIZON)
-        messages = [*self._messages, {"role": "user", "content": self._shown(observation)}]
+        shown = self._shown(observation)
+        if len(self._renderer.start_of(shown, self._limits.max_tokens)) < len(shown):
+            return self._finish(Outcome.HORIZON if is_last else Outcome.CONTEXT_FULL)
+        messages = [*self._messages, {"role": "user", "content": shown}]
         chunk = self._renderer.continuation(messages, not self._turns[-1].is_cut)
         if chunk is None:
             return self._finish(Outcome.HORIZON) if is_last else self._begin_branch(messages)

@@ -18,6 +18,8 @@ from agentgym_jax.trajectory import TokenSource
 
 Piece = int | str  # id of a special token, or text that is encoded with neighbouring text
 
+_CHARACTERS_PER_TOKEN = 16  # more than in most texts
+
 # conversation with which a new renderer checks that both ways of encoding agree
 _SAMPLE = (
     {"role": "user", "content": "You are in a room. Goal: go to the red door."},
@@ -167,6 +169,21 @@ class ChatRenderer:
         """Returns the tokens of a user message after `close_turn`, and of the answer's header."""
         content = self.grammar.content("user", text)
         return self.encode([*self._next_header, content, *self._assistant_header])
+
+    def start_of(self, text: str, tokens: int) -> str:
+        """Returns the start of a user's text if the text certainly has more than `tokens` tokens.
+
+        Otherwise returns the whole text. The time is bounded by the number of tokens, not by the
+        length of the text. The start has twice as many tokens as asked for, because its last tokens
+        can differ from those of the whole text.
+        """
+        length = _CHARACTERS_PER_TOKEN * tokens
+        while length < len(text):
+            start = text[:length]
+            if len(self._tokenizer.encode(self.grammar.content("user", start))) > 2 * tokens:
+                return start
+            length *= 2
+        return text
 
     @property
     def vocab_size(self) -> int:

@@ -36,6 +36,9 @@ class Letters:
         closing = [94] if ended_by_stop else [STOP, 94]
         return [*closing, 92, len(messages[-1]["content"]), 93]
 
+    def start_of(self, text, tokens):
+        return text
+
 
 def make(max_turns=3, max_tokens=100, max_parse_errors=1):
     request = EpisodeRequest(
