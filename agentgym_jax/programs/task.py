@@ -1,16 +1,17 @@
 """Input and result of an agent program for one episode.
 
-This module needs neither JAX nor other parts of the package, so programs can import it.
+This module needs neither JAX nor other parts of the trainer, so programs can import it.
 """
 
 import dataclasses
 import json
-import math
 import os
 from collections.abc import Mapping
 from typing import Any
 
 import urllib3
+
+from agentgym_envs.base.protocol import LARGEST_NUMBER, is_solved
 
 TASK_VARIABLE = "AGENTGYM_TASK"  # environment variable with the task of a command, as JSON
 
@@ -134,11 +135,17 @@ def parse_result(value: Any) -> ProgramResult:
     if value is None:
         return ProgramResult(None, False)
     entries = value if isinstance(value, Mapping) else {"reward": value}
-    reward = entries.get("reward")
-    is_number = isinstance(reward, int | float) and math.isfinite(reward)
-    if not is_number or set(entries) - {"reward", "success"}:
+    reward, success = _plain(entries.get("reward")), _plain(entries.get("success"))
+    is_number = isinstance(reward, int | float) and abs(reward) <= LARGEST_NUMBER
+    if not is_number or success not in (None, 0, 1) or set(entries) - {"reward", "success"}:
         raise ValueError(
             f"the program returned {value!r:.200}; expected a finite number, "
             '{"reward": number, "success": true or false}, or None'
         )
-    return ProgramResult(float(reward), bool(entries.get("success", reward >= 1)))
+    return ProgramResult(float(reward), is_solved(reward) if success is None else bool(success))
+
+
+def _plain(value: Any) -> Any:
+    """Converts a number of an array library to one of Python; returns other values unchanged."""
+    is_one = getattr(value, "size", 0) == 1 and hasattr(value, "dtype")
+    return value.item() if is_one else value

@@ -28,6 +28,7 @@ from typing import Any
 
 import verifiers.v1 as vf
 
+from agentgym_envs.base.protocol import is_solved
 from agentgym_jax.programs.task import AgentTask
 
 _COMMON_HARNESS = "bash"  # verifiers' harness for a taskset that has none
@@ -70,7 +71,7 @@ class Player:
         """
         playing = asyncio.run_coroutine_threadsafe(self._play(task), self._loop)
         reward = playing.result()
-        return {"reward": reward, "success": reward >= 1}
+        return {"reward": reward, "success": is_solved(reward)}
 
     def close(self) -> None:
         """Closes the environment and ends the event loop."""
@@ -179,7 +180,9 @@ def main() -> None:
     parser.add_argument("--config", default="{}", help="changed sections as JSON, or a JSON file")
     given = parser.parse_args()
     is_json = given.config.lstrip().startswith("{")
-    config = json.loads(given.config if is_json else pathlib.Path(given.config).read_text())
+    config = json.loads(
+        given.config if is_json else pathlib.Path(given.config).read_text("utf-8-sig")
+    )
     player = Player(given.env, harness=given.harness, config=config)
     try:
         result = player(AgentTask.from_environ())

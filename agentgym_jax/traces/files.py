@@ -9,6 +9,7 @@ from typing import Any
 
 from absl import logging
 
+from agentgym_envs.base.protocol import read_json
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.traces.atif import to_atif
 from agentgym_jax.traces.training_trace import from_training_trace, to_training_trace
@@ -84,22 +85,22 @@ def _episode_files(trajectories: str) -> list[Any]:
 
 def _rows(file: Any) -> Iterator[tuple[str, Any]]:
     """Yields the place and the value of each line, or of a whole `.json` file."""
-    with file.open(encoding="utf-8") as lines:
+    with file.open("rb") as lines:
         texts = enumerate(lines, 1) if file.name.endswith(".jsonl") else [(1, lines.read())]
         for number, text in texts:
             if text.strip():
                 place = f"{file}, line {number}"
                 try:
-                    yield place, json.loads(text)
-                except json.JSONDecodeError as error:
-                    raise ValueError(f"{place}: not JSON: {error}") from error
+                    yield place, read_json(text)
+                except ValueError as error:
+                    raise ValueError(f"{place}: not JSON in UTF-8: {error}") from error
 
 
 def _episodes(file: Any) -> Iterator[Trajectory]:
     for place, row in _rows(file):
         try:
             yield from_record(row)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ValueError(f"{place}: no record of an episode: {error!r}") from error
 
 

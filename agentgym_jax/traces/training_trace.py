@@ -8,13 +8,14 @@ conversation.
 
 import dataclasses
 import itertools
-import math
 import pathlib
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from agentgym_envs.base.protocol import LARGEST_NUMBER, is_solved
 from agentgym_jax.traces.common import (
     FACTS,
     answer_places,
@@ -83,7 +84,7 @@ def from_training_trace(trace: Any, place: str) -> list[Trajectory]:
 
     A trace by another program has no result of the environment. Its episodes are named after
     `place`. Their reward is the sum of the `reward` in the metadata of their turns, and they are
-    solved if it is positive. Without any reward an episode has the outcome `ABORTED`: it can be
+    solved if it is at least 1. Without any reward an episode has the outcome `ABORTED`: it can be
     imitated, and an RL learner leaves it out, because an unknown reward is not zero.
 
     Args:
@@ -106,8 +107,8 @@ def from_training_trace(trace: Any, place: str) -> list[Trajectory]:
         return _from_branches(turns, place)
     try:
         return [_from_facts(turns, facts)]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{place}: metadata.{FACTS} is damaged: {error!r}") from error
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ValueError(f"{place}: metadata.{FACTS} is damaged: {error!r:.200}") from error
 
 
 def _check_turn(turn: Any, place: str) -> None:
@@ -119,13 +120,16 @@ def _check_turn(turn: Any, place: str) -> None:
     for name in ("metadata", "request", "response"):
         if not isinstance(turn.get(name, {}), Mapping):
             raise ValueError(f"{place}: field {name!r} is not an object")
+    reward = turn.get("metadata", {}).get("reward")
+    if _is_number(reward) and not abs(reward) <= LARGEST_NUMBER:
+        expected = f"a number of at most {LARGEST_NUMBER:g} in size"
+        raise ValueError(f"{place}: metadata.reward is {reward!r:.100}, expected {expected}")
     prompt, completion, logprobs, mask = (turn[name] for name in _LISTS)
     for token in itertools.chain(prompt, completion):
         if type(token) is not int or not 0 <= token < 2**31:
             raise ValueError(f"{place}: {token!r} is not a token id")
     for value in logprobs:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not math.isfinite(value) or value > 0:
+        if not _is_number(value) or not -sys.float_info.max <= value <= 0:
             raise ValueError(f"{place}: {value!r} is not a log-probability")
     if not prompt or len(logprobs) != len(completion):
         raise ValueError(
@@ -146,7 +150,13 @@ def _from_facts(turns: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) ->
     """Returns the episode of a trace that `to_training_trace` wrote."""
     starts = [0, *facts.get("branch_starts", ())]
     tokens: list[int] = []
-    logprobs = np.zeros(sum(count for _, count in facts["sources"]), np.float32)
+    size = sum(count for _, count in facts["sources"])
+    most = len(facts["tail_token_ids"]) + sum(
+        len(turn["prompt_token_ids"]) + len(turn["completion_token_ids"]) for turn in turns
+    )
+    if not 0 <= size <= most or any(sum(n for _, n in facts[name]) != size for name in _RUNS):
+        raise ValueError(f"its runs have {size} tokens, expected at most {most} and equal sums")
+    logprobs = np.zeros(size, np.float32)
     for turn in turns:
         end = len(tokens)
         # The last branch that begins before the end, or at it, has this turn.
@@ -189,7 +199,7 @@ class _Branch:
         self.logprobs += [0.0] * len(new)
         message = _response(turn)
         reward = turn.get("metadata", {}).get("reward")
-        is_known = isinstance(reward, int | float) and not isinstance(reward, bool)
+        is_known = _is_number(reward)
         self.has_reward |= is_known
         start, mask = len(self.tokens), turn["loss_mask"][len(prompt) :]
         # A turn holds contiguous tokens, so each trained part of a completion is a turn.
@@ -218,6 +228,10 @@ class _Branch:
         self.messages = [
             {"role": str(m.get("role", "")), "content": text_of(m)} for m in (*asked, message)
         ]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _choice(turn: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -253,14 +267,15 @@ def _from_branches(turns: Sequence[Mapping[str, Any]], place: str) -> list[Traje
 
 def _finish(branch: _Branch, item_id: str, sample: int) -> Trajectory:
     reward = sum(turn.reward for turn in branch.turns)
-    outcome = Outcome.SUCCESS if reward > 0 else Outcome.FAILURE
+    success = is_solved(reward)
+    outcome = Outcome.SUCCESS if success else Outcome.FAILURE
     return Trajectory(
         item_id=item_id,
         sample=sample,
         step=0,
         outcome=outcome if branch.has_reward else Outcome.ABORTED,
         score=reward,
-        success=reward > 0,
+        success=success,
         tokens=np.array(branch.tokens, np.int32),
         sources=np.array(branch.sources, np.int8),
         logprobs=np.array(branch.logprobs, np.float32),
