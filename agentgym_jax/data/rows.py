@@ -4,9 +4,8 @@ Formats: `.json` (a list), `.jsonl`, `.parquet`, and folders: a run, a set of `.
 files, or the output of a builder in `data/tfds_builders.py`.
 """
 
+import codecs
 import importlib
-import itertools
-import json
 import math
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
@@ -15,13 +14,16 @@ from typing import Any, Literal, TypeVar
 from absl import logging
 
 from agentgym_envs.base import extras
+from agentgym_envs.base.protocol import LARGEST_NUMBER, read_json
 
 try:
+    import pyarrow
     import pyarrow.parquet as parquet
 except ImportError:  # pyarrow is an optional extra; the error of `_parquet_rows` names it
     parquet = None
 
 Bad = Literal["fatal", "skip"]
+_LONGEST_MESSAGE = 800
 T = TypeVar("T")
 
 
@@ -50,9 +52,10 @@ def read_rows(
                 value = _parse_json(row, place) if file.suffix == ".jsonl" else row
                 good.append(parse(value, place))
             except ValueError as error:
+                text = _one_line(str(error))
                 if bad == "fatal":
-                    raise
-                problems.append(str(error))
+                    raise ValueError(text) from error
+                problems.append(text)
     if problems:
         logging.warning("%s: %d rows left out, the first: %s", path, len(problems), problems[0])
     if not good:
@@ -81,6 +84,12 @@ def _data_files(path: pathlib.Path, what: str) -> list[pathlib.Path]:
     return files
 
 
+def _one_line(text: str) -> str:
+    """Shortens a message, which may quote a value of any length."""
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}..."
+
+
 def field(record: Any, name: str, kind: type, place: str) -> Any:
     """Returns a required field of a JSON object after checking its type."""
     if not isinstance(record, dict):
@@ -94,26 +103,30 @@ def field(record: Any, name: str, kind: type, place: str) -> Any:
 
 
 def number(record: Mapping[str, Any], name: str, place: str) -> float | None:
-    """Returns an optional number of a row; a boolean is an error."""
+    """Returns an optional number of a row; a boolean, NaN or infinity is an error."""
     value = record.get(name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{place}: field {name!r} is {value!r}, expected a number")
+        raise ValueError(f"{place}: field {name!r} is {value!r:.100}, expected a number")
+    if not abs(value) <= LARGEST_NUMBER:
+        expected = f"a number of at most {LARGEST_NUMBER:g} in size"
+        raise ValueError(f"{place}: field {name!r} is {value!r:.100}, expected {expected}")
     return float(value)
 
 
 def _rows(file: pathlib.Path) -> Iterator[tuple[str, Any]]:
-    """Yields place and value of every row; for `.jsonl`, the value is the unparsed line."""
+    """Yields place and value of every row; for `.jsonl`, the value is the unparsed line (bytes)."""
     if file.suffix == ".json":
-        values = _parse_json(file.read_text(encoding="utf-8"), str(file))
+        values = _parse_json(file.read_bytes(), str(file))
         if not isinstance(values, list):
             raise ValueError(f"{file}: expected a JSON list, found {type(values).__name__}")
         yield from ((f"{file}, record {i}", value) for i, value in enumerate(values))
     elif file.suffix == ".jsonl":
-        with file.open(encoding="utf-8") as lines:
-            numbered = enumerate(lines, 1)
-            yield from ((f"{file}, line {i}", line) for i, line in numbered if line.strip())
+        with file.open("rb") as lines:
+            for i, line in enumerate(lines, 1):
+                if line.removeprefix(codecs.BOM_UTF8).strip():
+                    yield f"{file}, line {i}", line
     elif file.suffix == ".parquet":
         yield from _parquet_rows(file)
     elif _is_tfds(file):
@@ -128,10 +141,16 @@ def _parquet_rows(file: pathlib.Path) -> Iterator[tuple[str, Any]]:
             f"{file}: reading .parquet needs pyarrow: {extras.install('parquet')}; or convert "
             "the file to .jsonl"
         )
-    with parquet.ParquetFile(file) as table:
-        batches = (batch.to_pylist() for batch in table.iter_batches(batch_size=256))
-        for i, value in enumerate(itertools.chain.from_iterable(batches)):
-            yield f"{file}, row {i}", {name: _list_or_text(x) for name, x in value.items()}
+    row = 0
+    try:
+        with parquet.ParquetFile(file) as table:
+            for batch in table.iter_batches(batch_size=256):
+                for value in batch.to_pylist():
+                    yield f"{file}, row {row}", {k: _list_or_text(x) for k, x in value.items()}
+                    row += 1
+    except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{file}: the file cannot be read after row {row}: {reason}") from error
 
 
 def _is_tfds(path: pathlib.Path) -> bool:
@@ -176,13 +195,20 @@ def _list_or_text(value: Any) -> Any:
     if not isinstance(value, str) or not value.startswith("["):
         return value
     try:
-        return json.loads(value)
-    except json.JSONDecodeError:
+        return read_json(value)
+    except ValueError:
         return value  # the caller's error message names the field and says that it is text
 
 
-def _parse_json(text: str, place: str) -> Any:
+def _parse_json(data: bytes, place: str) -> Any:
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
+        return read_json(data)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        where = f"{place}, line {line}" if data.count(b"\n") > 1 else place
+        raise ValueError(
+            f"{where}: byte 0x{data[error.start]:02x} is not UTF-8 ({error.reason}); save the file "
+            "as UTF-8"
+        ) from error
+    except ValueError as error:
         raise ValueError(f"{place}: not JSON: {error}") from error

@@ -7,7 +7,6 @@ Their order and item ids are those of AgentGym-RL (arXiv:2509.08755).
 
 import dataclasses
 import importlib
-import json
 import logging
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from typing import Any
 
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import SetupError
+from agentgym_envs.base.protocol import read_json
 
 _LOGGER = logging.getLogger(__name__)
 _SUFFIXES = (".jsonl", ".parquet")
@@ -111,10 +111,10 @@ def rows(path: pathlib.Path) -> Iterator[Mapping[str, Any]]:
     if path.suffix == ".parquet":
         yield from _parquet(path)
         return
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
-                yield json.loads(line)
+                yield read_json(line)
             except ValueError as error:
                 raise SetupError(f"searchqa: {path}, line {number}: no JSON ({error})") from error
 

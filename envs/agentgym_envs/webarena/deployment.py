@@ -89,7 +89,7 @@ def read_deployment(path: pathlib.Path) -> Deployment:
         one of them is a password.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise SetupError(f"webarena: {path}: {error.strerror}") from None
     except ValueError:
@@ -175,7 +175,7 @@ def _key(path: pathlib.Path | None) -> str:
     if path is None:
         return ""
     try:
-        return path.read_text(encoding="utf-8").strip()
+        return path.read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise SetupError(
             f"webarena: the key of the judge, {path}: {type(error).__name__}"

@@ -71,7 +71,7 @@ def load_tasks(path: pathlib.Path) -> list[WebTask]:
       TaskFormatError: The file is not a task file.
     """
     try:
-        return read_tasks(json.loads(path.read_text(encoding="utf-8")))
+        return read_tasks(json.loads(path.read_text(encoding="utf-8-sig")))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise TaskFormatError(f"{path} is not JSON: {error}") from error
 

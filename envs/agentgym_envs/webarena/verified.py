@@ -96,7 +96,7 @@ def read_verified_tasks(path: pathlib.Path) -> dict[int, VerifiedTask]:
     if not path.is_file():
         raise SetupError(f"webarena: no file of webarena-verified's tasks ({path})")
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
+        rows = json.loads(path.read_text(encoding="utf-8-sig"))
         tasks = [
             VerifiedTask(
                 task_id=row["task_id"],
@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = parser.parse_args(arguments)
     tasks = read_verified_tasks(args.tasks or _tasks_of(args.python))
     # Answers can contain other line separators, so `splitlines` would be wrong.
-    lines = args.episodes.read_text(encoding="utf-8").split("\n")
+    lines = args.episodes.read_text(encoding="utf-8-sig").split("\n")
     folder = args.episodes.parent
     cases = [
         Case(row["task_id"], row["answer"], folder / row["trace"] if row["trace"] else None)
