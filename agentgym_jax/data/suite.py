@@ -2,7 +2,7 @@
 
 Facts (fields of a task manifest) define a sub-task. `suite_items/` lists the items, each with a
 digest of its facts; servers with other tasks are refused. `choose` selected the items, because the
-paper's item ids are unknown.
+licence of the paper's item ids (data set AgentGym/AgentGym-RL-Data-ID) is not free.
 """
 
 import collections

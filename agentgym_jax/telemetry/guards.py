@@ -191,7 +191,8 @@ def check_update(options: GuardSettings, history: History, metrics: Metrics) -> 
         text = (
             f"the loss or the gradient was not finite in {steps} step(s) in a row and these updates "
             f"were not applied (guards.nonfinite_steps={options.nonfinite_steps}). Lower "
-            "optimizer.learning_rate, or look for a reward or a weight that is not finite"
+            "optimizer.learning_rate, or look for a weight that is not finite or a reward that is "
+            "far from the order of 1"
         )
         found.append(Finding("nonfinite", "stop" if is_end else "skip", text))
     limit = spike_threshold(options, history)
