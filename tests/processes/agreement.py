@@ -1,6 +1,8 @@
-"""Uses the functions of `agentgym_jax.processes` in one of several processes; prints JSON.
+"""Uses the functions of `agentgym_jax.processes` in one of several processes.
 
-python agreement.py SCENARIO [--coordinator=... --num_processes=... --process_id=...]
+python agreement.py SCENARIO[+SCENARIO...] [--coordinator=... --num_processes=... --process_id=...]
+
+The last line is a JSON object with the result of each scenario.
 """
 
 import json
@@ -63,27 +65,27 @@ def outage():
 
 
 def stop():
-    """Requests a stop in process 1; returns the seconds until this process knows it."""
+    """Requests a stop in process 1; waits until this process knows it."""
     processes.gather(None)
-    started = time.monotonic()
     if processes.index() == 1:
         processes.request_stop()
     while not processes.is_stop_requested():
         time.sleep(0.01)
-    return time.monotonic() - started
+    return "stopped"
 
 
 def main():
-    """Runs the scenario of the command line."""
+    """Runs the scenarios of the command line."""
     options = dict(argument[2:].split("=") for argument in sys.argv[2:])
     numbers = (int(options[name]) if options else None for name in ("num_processes", "process_id"))
     processes.start(options.get("coordinator"), *numbers)
-    started = time.monotonic()
-    try:
-        found = globals()[sys.argv[1]]()
-    except (processes.ProcessesError, ServerUnavailable, OSError) as error:
-        found = f"{type(error).__name__}: {error}"
-    sys.stdout.write(json.dumps({"found": found, "seconds": time.monotonic() - started}) + "\n")
+    found = {}
+    for name in sys.argv[1].split("+"):
+        try:
+            found[name] = globals()[name]()
+        except (processes.ProcessesError, ServerUnavailable, OSError) as error:
+            found[name] = f"{type(error).__name__}: {error}"
+    sys.stdout.write(json.dumps(found) + "\n")
     sys.stdout.flush()
     jax.distributed.shutdown()
 
