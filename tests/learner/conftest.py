@@ -16,5 +16,5 @@ def learner():
 
 
 @pytest.fixture(scope="module", autouse=True)
-def fast(compiled_fast):
+def fast(compiled_fastest):
     """Disables most XLA optimisations for the tests of this folder, as in tests/models."""

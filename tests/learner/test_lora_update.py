@@ -16,16 +16,26 @@ from agentgym_jax.models.policy import Policy
 from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
 from tests.builders import pack_sequences, token_sequences
 
-pytestmark = pytest.mark.usefixtures("compiled_fast")
+pytestmark = pytest.mark.usefixtures("compiled_fastest")
 
 
-def train(batches, layout=None, steps=3, **changes):
-    """Returns merged weights after some steps, the adapters, and the metrics of the last step."""
+def build(layout=None, **changes):
+    """Returns a policy, its adapters, an optimiser and an update."""
     policy = Policy(CONFIG, layout=layout)
     adapters = make_adapters(policy, rank=2, alpha=4.0, targets=TARGETS)
     options = {**OPTIMIZER, "max_grad_norm": 1.0} | changes
     made = optimizer.make_optimizer(**options)
     step = update.make_update(policy, made, SURROGATE, **UPDATE, layout=layout, adapters=adapters)
+    return policy, adapters, made, step
+
+
+build_once = functools.cache(build)  # the tests share the compiled updates of one device
+
+
+def train(batches, layout=None, steps=3, **changes):
+    """Returns merged weights after some steps, the adapters, and the metrics of the last step."""
+    built = build(layout, **changes) if layout else build_once(**changes)
+    policy, adapters, made, step = built
     base = jax.device_put(first_params(), policy.param_shardings(layout))
     trained = jax.tree.map(np.asarray, adapters.init(jax.random.key(3)))
     state = train_state.create(adapters, made, trained, layout)

@@ -4,5 +4,5 @@ import pytest
 
 
 @pytest.fixture(scope="module", autouse=True)
-def fast(compiled_fast):
+def fast(compiled_fastest):
     """Disables most XLA optimisations for the tests of this folder."""

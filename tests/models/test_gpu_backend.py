@@ -36,12 +36,17 @@ def test_a_decoder_with_the_gpu_backend_equals_the_plain_decoder(monkeypatch):
     place = jnp.arange(8)[None]
     positions = jnp.where(place < jnp.array([[8], [5]]), place, 32)
     cache = KVCache.create(CONFIG, 2, 32, "float32")
-    prefill = model.hidden_cached(params, tokens, positions, cache, jnp.array([1, 0]))
-    after = model.hidden_cached(params, tokens[:, :1], jnp.array([[5], [8]]), prefill[1])
+
+    def play(params):
+        hidden = jax.jit(lambda *inputs: model.hidden_cached(*inputs))  # traced for its platform
+        prefill = hidden(params, tokens, positions, cache, jnp.array([1, 0]))
+        after = hidden(params, tokens[:, :1], jnp.array([[5], [8]]), prefill[1])
+        return prefill, after
+
+    prefill, after = play(params)
     with tracing_for("gpu"):
         split = decode_backend.choose_backend(2, "float32", None).prepare_params(params)
-        found = model.hidden_cached(split, tokens, positions, cache, jnp.array([1, 0]))
-        then = model.hidden_cached(split, tokens[:, :1], jnp.array([[5], [8]]), found[1])
+        found, then = play(split)
     np.testing.assert_allclose(found[0][0], prefill[0][0], atol=2e-6)
     np.testing.assert_allclose(found[0][1, :5], prefill[0][1, :5], atol=2e-6)
     np.testing.assert_allclose(then[0], after[0], atol=2e-6)

@@ -31,6 +31,11 @@ def make(config=None, *, targets=TARGETS, rank=3, alpha=6.0, **options):
     return policy, adapters, policy.init(keys[2]), trained
 
 
+# Compiled as one program, which takes less time than one program per operation.
+_hidden = jax.jit(lambda policy, *inputs: policy.hidden(*inputs), static_argnums=0)
+_hidden_cached = jax.jit(lambda policy, *inputs: policy.hidden_cached(*inputs), static_argnums=0)
+
+
 def rows(seed=0):
     tokens = jax.random.randint(jax.random.key(seed), (2, 12), 0, 101)
     positions = jnp.tile(jnp.arange(6), (2, 2))
@@ -58,29 +63,30 @@ def test_new_adapters_change_no_bit(dtype):
 def test_merged_weights_give_the_same_hidden_states(family, targets):
     policy, adapters, base, trained = make(FAMILIES[family], targets=targets)
     whole = adapters.attach(base, trained)
-    found, expected = (policy.hidden(p, *rows()) for p in (whole, merge(whole)))
+    found, expected = (_hidden(policy, p, *rows()) for p in (whole, merge(whole)))
     np.testing.assert_allclose(found, expected, atol=2e-5)
-    assert not np.allclose(found, policy.hidden(base, *rows()), atol=1e-2)
+    assert not np.allclose(found, _hidden(policy, base, *rows()), atol=1e-2)
 
 
 @pytest.mark.parametrize("remat", ["none", "block"])
 @pytest.mark.parametrize("targets", [TARGETS, ("k", "gate")], ids=str)
 def test_gradients_equal_those_through_merged_weights(remat, targets):
     policy, adapters, base, trained = make(targets=targets, remat=remat)
-    found = jax.grad(lambda t: loss(policy, adapters.attach(base, t)))(trained)
-    expected = jax.grad(lambda t: loss(policy, merge(adapters.attach(base, t))))(trained)
+    found = jax.jit(jax.grad(lambda t: loss(policy, adapters.attach(base, t))))(trained)
+    through_merged = jax.grad(lambda t: loss(policy, merge(adapters.attach(base, t))))
+    expected = jax.jit(through_merged)(trained)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-4), found, expected)
 
 
 def test_gradients_are_added_to_an_earlier_sum():
     policy, adapters, base, trained = make()
-    one = jax.grad(lambda t: loss(policy, adapters.attach(base, t)))(trained)
+    one = jax.jit(jax.grad(lambda t: loss(policy, adapters.attach(base, t))))(trained)
 
     def with_sum(total):
         layers = WithGradientSum(trained["layers"], total["layers"])
         return loss(policy, adapters.attach(base, {"layers": layers}))
 
-    two = jax.grad(with_sum)(one)
+    two = jax.jit(jax.grad(with_sum))(one)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, 2 * b, atol=1e-5), two, one)
 
 
@@ -126,8 +132,8 @@ def test_decoding_with_adapters_equals_teacher_forcing(family):
     tokens = rows()[0]
     cache = KVCache.create(policy.config, 2, 16, jnp.float32)
     positions = jnp.tile(jnp.arange(12), (2, 1))
-    found, _ = policy.hidden_cached(whole, tokens, positions, cache)
-    expected = policy.hidden(whole, tokens, positions, jnp.ones_like(tokens))
+    found, _ = _hidden_cached(policy, whole, tokens, positions, cache)
+    expected = _hidden(policy, whole, tokens, positions, jnp.ones_like(tokens))
     np.testing.assert_allclose(found, expected, atol=2e-5)
 
 

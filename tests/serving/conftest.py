@@ -23,7 +23,7 @@ def params(policy):
 
 
 @pytest.fixture(scope="module")
-def served(compiled_fast, policy, params, tokenizer):
+def served(compiled_fastest, policy, params, tokenizer):
     with serving_model(policy, params, tokenizer) as server:
         yield server
 

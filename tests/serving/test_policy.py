@@ -20,7 +20,7 @@ def model(tmp_path_factory, policy, params, tokenizer):
 
 
 @pytest.fixture(scope="module")
-def loaded(compiled_fast, model):
+def loaded(compiled_fastest, model):
     before = jax.config.values["jax_enable_compilation_cache"]
     jax.config.update("jax_enable_compilation_cache", False)
     try:
@@ -71,7 +71,7 @@ def test_an_unknown_model_is_refused_with_one_line():
     assert "\n" not in str(refused.value)
 
 
-def test_a_closed_policy_refuses_requests(model, compiled_fast, loaded):
+def test_a_closed_policy_refuses_requests(model, compiled_fastest, loaded):
     policy = load_policy(model, rows=1, context=64, dtype="float32")
     policy.close()
     policy.close()  # a second call has no effect

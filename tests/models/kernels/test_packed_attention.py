@@ -18,8 +18,10 @@ ROWS = ([1] * 100 + [2] * 90 + [0] * 66, [1] * 256, [0] * 256)
 
 
 @KERNELS
-@pytest.mark.parametrize(("num_heads", "num_kv_heads", "head_size"), [(4, 2, 64), (3, 1, 128)])
-@pytest.mark.parametrize(("dtype", "atol"), [("float32", 5e-5), ("bfloat16", 6e-2)])
+@pytest.mark.parametrize(
+    ("num_heads", "num_kv_heads", "head_size", "dtype", "atol"),
+    [(4, 2, 64, "float32", 5e-5), (3, 1, 128, "float32", 5e-5), (3, 1, 128, "bfloat16", 6e-2)],
+)
 def test_values_and_gradients_equal_the_reference(
     num_heads, num_kv_heads, head_size, dtype, atol, kernel
 ):
