@@ -9,7 +9,7 @@ the comment `# reached`. `tests/test_time_limits.py` enforces these rules.
 import time
 from collections.abc import Callable
 
-PATIENCE_S = 300.0  # far above what a loaded machine needs; pytest ends a test after 900 s
+PATIENCE_S = 300.0  # far above what a loaded machine needs; pytest ends a test after 1,800 s
 
 
 def until(is_true: Callable[[], object], what: str = "what the test waits for") -> None:

@@ -102,7 +102,7 @@ def has_key(config, key):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)  # the whole run
+@pytest.mark.timeout(7200)  # ten minutes on two quiet cores
 def test_the_quickstart_notebook_runs(tmp_path):
     outputs, lines = execute("quickstart.ipynb", tmp_path)
     header = [i for i, line in enumerate(lines) if line.endswith(" on babyai")]
@@ -114,6 +114,7 @@ def test_the_quickstart_notebook_runs(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_the_notebook_about_reading_runs_compares_two_runs(tmp_path):
     outputs, lines = execute("reading_a_run.ipynb", tmp_path)
     assert sum(line.startswith("Result(") for line in lines) == 2
