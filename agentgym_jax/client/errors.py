@@ -81,7 +81,9 @@ class EnvError(Exception):
         if self.origin:
             return f"Correct this line ({log} has the traceback), then run the same command."
         start = "" if self.log else "start it again at the same address, "
-        return f"Look at {log}, {start}then run the same command to resume (docs/troubleshooting.md)."
+        return (
+            f"Look at {log}, {start}then run the same command to resume (docs/troubleshooting.md)."
+        )
 
 
 def from_status(status: int, kind: ErrorKind | None, message: str, origin: str = "") -> EnvError:
