@@ -12,6 +12,7 @@ from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.server_facts import Success
 from agentgym_jax.programs.task import parse_result
 from agentgym_jax.traces.training_trace import from_training_trace
+from tests.waiting import PATIENCE_S
 
 
 def served(score):
@@ -86,11 +87,11 @@ def test_a_key_sets_the_score_of_a_server_that_says_otherwise(least, is_solved):
             body = dict(observation="end", reward=0.5, score=0.5, done=True)
             return 200, json.dumps(body).encode()
 
-    facts = EnvClient("http://127.0.0.1:1", "textcraft", step_timeout_s=1.0).facts
+    facts = EnvClient("http://127.0.0.1:1", "textcraft", step_timeout_s=PATIENCE_S).facts
     client = EnvClient(
         "none://textcraft",
         "textcraft",
-        step_timeout_s=1.0,
+        step_timeout_s=PATIENCE_S,
         facts=facts,
         success_score=least,
         transport=Fixed(),

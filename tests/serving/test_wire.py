@@ -13,6 +13,7 @@ from agentgym_jax.serving.app import MAX_BODY
 from agentgym_jax.serving.requests import RequestError
 from agentgym_jax.text.template import ChatTemplate
 from tests.serving.parts import CONTEXT, MODEL, user
+from tests.waiting import PATIENCE_S
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # suppresses the library's warnings about its own dependencies
@@ -298,7 +299,7 @@ def test_any_chat_request_works_or_is_refused_by_the_field(served):
         body = ASK | {"max_tokens": 2} | fields | (others if is_wrong else {})
         if has_messages:
             body["messages"] = ASK["messages"]
-        answer = served.web.post(CHAT, content=json.dumps(body), timeout=20)
+        answer = served.web.post(CHAT, content=json.dumps(body), timeout=PATIENCE_S)
         if answer.status_code == 200:
             assert "error" not in answer.text
             return

@@ -30,6 +30,7 @@ from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.trajectory import Outcome, from_record, to_record
+from tests.waiting import PATIENCE_S
 
 LIMIT = 200  # tokens of an episode
 RENDERER = ChatRenderer(byte_tokenizer())
@@ -136,7 +137,7 @@ SCALES = (1.0, 0.01, 1e-30, 1e30)  # best scores of an environment
 FACTS = EnvClient(
     "inprocess://wild",
     "wild",
-    step_timeout_s=1.0,
+    step_timeout_s=PATIENCE_S,
     transport=InProcessTransport(InProcessServer(served(Quiet))),
 ).facts
 
@@ -160,7 +161,7 @@ def test_an_answer_of_a_server_is_an_observation_or_a_failed_attempt(examples):
         client = EnvClient(
             "none://wild",
             "wild",
-            step_timeout_s=1.0,
+            step_timeout_s=PATIENCE_S,
             facts=dataclasses.replace(FACTS, reward_scale=1 / best),
             transport=Fixed(data),
         )
@@ -203,7 +204,7 @@ def test_a_result_of_an_environment_is_an_observation_or_names_its_line(examples
 
     server = InProcessServer(served(Wild))
     client = EnvClient(
-        "inprocess://wild", "wild", step_timeout_s=1.0, transport=InProcessTransport(server)
+        "inprocess://wild", "wild", step_timeout_s=PATIENCE_S, transport=InProcessTransport(server)
     )
     odd = {name: st.one_of(good, good, good, values, arrays) for name, good in likely.items()}
 
@@ -245,7 +246,7 @@ def test_numbers_of_numpy_are_numbers(changes, expected):
             return dataclasses.replace(super().step(action), **changes)
 
     transport = InProcessTransport(InProcessServer(served(Numbers)))
-    client = EnvClient("inprocess://wild", "wild", step_timeout_s=1.0, transport=transport)
+    client = EnvClient("inprocess://wild", "wild", step_timeout_s=PATIENCE_S, transport=transport)
     session = client.create()
     client.reset(session, 0)
     seen = client.step(session, "go")
