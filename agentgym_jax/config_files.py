@@ -26,7 +26,7 @@ def locate(path: str) -> str:
     A file of that name below the current folder has precedence.
     """
     shipped = pathlib.Path(configs.__path__[0]) / path.removeprefix("configs/")
-    if path.startswith("configs/") and not pathlib.Path(path).exists() and shipped.is_file():
+    if path.startswith("configs/") and not os.path.exists(path) and os.path.isfile(shipped):
         return str(shipped)
     return path
 
@@ -44,7 +44,7 @@ def shipped_configs() -> list[tuple[str, str]]:
 
 def check_exists(path: str) -> None:
     """Raises ConfigError if there is no file at `path`; proposes a similar shipped config."""
-    if pathlib.Path(path).is_file():
+    if os.path.isfile(path):  # False for a name that is too long, unlike pathlib
         return
     found = [name for name, _ in shipped_configs()]
     nearest = difflib.get_close_matches(path, found, n=1, cutoff=0.8)

@@ -15,6 +15,7 @@ if __name__ == "__main__":  # before JAX is imported
 import json
 import pathlib
 import sys
+import time
 
 import jax
 from absl import app, flags
@@ -68,7 +69,13 @@ def _plan(settings: RLSettings, mesh: dict[str, int], topology: Topology) -> Pla
         )
         sys.stdout.write(f"{format_plan(plan)}\nuse: {chosen}\n\n")
         return plan
-    plan = make_plan(settings, mesh, topology, lambda name: _write_line(f"compiling {name}"))
+    started = time.perf_counter()
+    plan = make_plan(
+        settings,
+        mesh,
+        topology,
+        lambda name: _write_line(f"{time.perf_counter() - started:4.0f} s  compiling {name}"),
+    )
     sys.stdout.write(f"{format_plan(plan)}\n\n")
     return plan
 

@@ -56,6 +56,8 @@ def disk_advice(number: int | None) -> str:
         return "No permission to write there: choose another --workdir or fix its owner."
     if number in (errno.ENOTDIR, errno.EEXIST):
         return "A file exists where a folder is needed: choose another --workdir."
+    if number == errno.ENAMETOOLONG:
+        return "The name is too long: choose another --workdir."
     return "Check the path and its file system."
 
 
@@ -246,8 +248,8 @@ class RunFolder:
         plain = redact.config(json.loads(json.dumps(config)))
         local = [f for f in (self.path, self.permanent) if isinstance(f, pathlib.Path)]
         both = [path for folder in local for path in (folder, *folder.parents)]
-        self._made = [path for path in both if not path.exists()]
         with disk_errors(self.path):
+            self._made = [path for path in both if not path.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
         self._acquire()
         try:
@@ -357,7 +359,12 @@ class RunFolder:
         """Returns False without config.json; raises ValueError if a fixed key has another value."""
         if not self.config_path.exists():
             return False
-        differences = config_differences(self.config(), config)
+        old = self.config()
+        if ("job" in old) != ("job" in config):  # the list of differences would be long
+            kinds = ("a training run", "an evaluation")
+            here, new = kinds if "job" in old else reversed(kinds)
+            raise ValueError(f"{self.permanent} holds {here}, not {new}: give another --workdir")
+        differences = config_differences(old, config)
         fixed = []
         for key, values in differences.items():
             if not any(fnmatch.fnmatchcase(key, pattern) for pattern in adjustable):

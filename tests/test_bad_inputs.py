@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from agentgym_envs.sciworld.simulator import shared_simulator
-from agentgym_jax import limits
+from agentgym_jax import config_files, limits
 from agentgym_jax.algorithms.table import ALGORITHMS
 from agentgym_jax.api import USER_ERRORS
 from agentgym_jax.jobs import as_trained, evaluation
@@ -110,6 +110,7 @@ WRONG = [
     ("rl", dict(total_steps=2.5), "config.total_steps=2.5: expected a whole number"),
     ("rl", dict(seed=-1), "config.seed=-1"),
     ("rl", dict(loggers="wandbb"), "'wandbb' is none of tensorboard"),
+    ("rl", dict(loggers="wandb+foo"), "'foo' is none of tensorboard"),
     ("rl", dict(model__dtype="float16"), "config.model.dtype='float16': expected one of"),
     ("rl", dict(model__remat="all"), "config.model.remat='all'"),
     ("rl", dict(model__source="no-such", model__architecture={}), "config.model.source=no-such"),
@@ -258,6 +259,20 @@ def test_numbers_and_booleans_in_sections_of_a_config_refuse_minus_7():
                 run_job(wrong, "/nonexistent")
                 accepted.append(f"{name}.{key}")
     assert not accepted
+
+
+def test_an_evaluation_in_the_folder_of_a_training_run_is_refused_in_one_line(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(changed("rl")))
+    wrong = changed("evaluate")
+    wrong["model"] |= dict(source="random", architecture={})
+    check_one_line(message("evaluate", wrong, tmp_path), "holds a training run, not an evaluation")
+
+
+def test_a_name_that_is_too_long_is_refused_in_one_line(tmp_path):
+    workdir = tmp_path / ("x" * 300)
+    check_one_line(message("rl", changed("rl"), workdir)[-200:], "The name is too long")
+    with pytest.raises(ConfigError, match="there is no such file"):
+        config_files.check_exists(f"configs/{'x' * 300}.py")
 
 
 @pytest.mark.parametrize("status", [200, 403, 404])
@@ -432,7 +447,7 @@ COMMANDS = [
     ("sweep --config=configs/quickstart.py --workdir={}", "describes no sweep"),
     ("sweep --config=configs/sweeps/bandit.py:smok --workdir={}", "did you mean 'smoke'?"),
     ("train --config=configs/sweeps/bandit.py --workdir={}", "agentgym_jax.sweep"),
-    ("results {}", "{}"),
+    ("results {}", "{} has no scores.json"),
     ("replay {} --episode=step_1/0 --turn=1", "{} has no recorded episodes"),
 ]
 

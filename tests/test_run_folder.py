@@ -1,7 +1,9 @@
+import contextlib
 import errno
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 
@@ -256,3 +258,20 @@ def test_the_commit_is_only_recorded_for_a_checkout_that_tracks_the_code(tmp_pat
     assert len(state["commit"]) == 40 and not state["dirty"]
     (package / "__init__.py").write_text("changed = True\n")
     assert git_state(package)["dirty"]
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.EIO])
+def test_a_file_system_that_cannot_sync_folders_is_accepted(tmp_path, monkeypatch, number):
+    """Simulates CIFS and FUSE; a real fault such as EIO is an error."""
+    sync = os.fsync
+
+    def fail_for_folders(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fail_for_folders)
+    faults = pytest.raises(RunFolderError) if number == errno.EIO else contextlib.nullcontext()
+    with faults:
+        write_atomic(tmp_path / "a", "text")
+    assert (tmp_path / "a").read_text() == "text"

@@ -101,6 +101,10 @@ def load(paths: Sequence[str | os.PathLike]) -> list[Result]:
         path = pathlib.Path(given)
         if path.is_dir():
             path = path / "scores.json"
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{given} has no scores.json: name the folder of an evaluation, or its file of scores"
+            )
         document, episodes = read_scores(path)
         mode = document["decoding"]["mode"]
         name = f"{document['model']} (greedy)" if mode == "greedy" else str(document["model"])

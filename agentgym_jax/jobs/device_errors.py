@@ -28,10 +28,11 @@ class DeviceError(RuntimeError):
 
 @contextlib.contextmanager
 def device_errors(config: Mapping[str, Any]) -> Iterator[None]:
-    """Converts an error of JAX for exhausted memory to a DeviceError.
+    """Converts an error of JAX for exhausted memory to a DeviceError; first checks the devices.
 
     `config` is the plain config of a job, or the values of a command by the names of its flags.
     """
+    check_devices()
     try:
         yield
     except jax.errors.JaxRuntimeError as error:

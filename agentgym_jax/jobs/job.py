@@ -20,7 +20,6 @@ from agentgym_jax.jobs.config.model import (
 )
 from agentgym_jax.jobs.config.sections import check, parse_section, section
 from agentgym_jax.jobs.config.settings import CheckpointSettings, parse_guards
-from agentgym_jax.jobs.device_errors import check_devices
 from agentgym_jax.jobs.environments import open_environments
 from agentgym_jax.jobs.run import Run, StopFlag, open_run
 from agentgym_jax.sharding import make_layouts
@@ -99,7 +98,6 @@ def open_job(
     settings = parse(config)
     agent_settings: AgentSettings | None = settings.agent
     source = resolve_source(settings.model)
-    check_devices()
     layouts = build_layouts(settings.mesh, is_hybrid=is_hybrid(settings.model, source))
     facts = {"model": settings.model.source}
     if agent_settings is not None:

@@ -18,7 +18,6 @@ from absl import logging
 from agentgym_jax import interrupts, processes
 from agentgym_jax.jobs.config.sections import ConfigError
 from agentgym_jax.jobs.config.settings import CheckpointSettings
-from agentgym_jax.jobs.device_errors import check_devices
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.learner.controller_state import ControllerState
 from agentgym_jax.learner.train_state import TrainState
@@ -306,7 +305,6 @@ def open_folder(
     config: Mapping[str, Any], workdir: str, adjustable: Sequence[str]
 ) -> Iterator[RunFolder]:
     """Locks a run folder; if it has a run, only `adjustable` keys of the config may differ."""
-    check_devices()
     with RunFolder(workdir) as folder, contextlib.ExitStack() as stack:
         devices = [device_name(device) for device in jax.devices()]
         if processes.is_writer():

@@ -9,6 +9,7 @@ from agentgym_jax.jobs.rl import metrics as rl_metrics
 from agentgym_jax.learner.experience import make_experience
 from agentgym_jax.rollout.interface import CollectStatistics
 from agentgym_jax.sampling.statistics import SamplerStatistics
+from agentgym_jax.telemetry import guards
 from agentgym_jax.telemetry.metrics import lookup
 from agentgym_jax.trajectory import Outcome
 from tests.builders import trajectory, turn
@@ -146,3 +147,33 @@ def test_every_outcome_has_a_count_even_if_it_is_zero():
     m = metrics(BOTH)
     found = {outcome: m[f"rollout/outcome/{outcome}"] for outcome in Outcome}
     assert found == {outcome: OUTCOMES.count(outcome) for outcome in Outcome}
+
+
+def test_the_trained_reward_has_the_penalties_and_is_that_of_the_guards():
+    """Compares with the rewards of the environment; the reward of a judge is trained likewise."""
+    options = dict(reward="success", failed_turn_penalty=0.25, truncation="fail")
+    failed = [turn(1, 2, action=None), turn(2, 3)]
+    episodes = [
+        trajectory("paa", turns, item_id="babyai_3", outcome=outcome, logprob=0.0)
+        for turns in (failed, [turn(1, 2), turn(2, 3)])
+        for outcome in (Outcome.SUCCESS, Outcome.FAILURE)
+    ]
+    experience = make_experience(
+        episodes,
+        algorithm=ALGORITHMS["grpo"],
+        group_size=2,
+        max_tokens=4,
+        advantage_options=dict(std_normalize=True, eps=1e-6),
+        **options,
+    )
+    tasks = [Task("babyai", 3, "GoTo")] * 2
+    found = rl_metrics.group_metrics(experience, tasks, ("babyai",))
+    assert found["policy/trained_reward_mean"] == pytest.approx((0.75 - 0.25 + 1.0 + 0.0) / 4)
+    # A falling trained reward trips the guard although the reward of the environment is constant.
+    options = guards.GuardSettings(window=1)
+    history = guards.History()
+    for trained, trips in ((1.0, False), (0.1, True)):
+        line = {"rollout/reward_mean": 1.0, "rollout/sampled_entropy": 1.0}
+        line["policy/trained_reward_mean"] = trained
+        assert bool(guards.check_episodes(options, history, line)) == trips
+        history = guards.update_history(options, history, line, [])

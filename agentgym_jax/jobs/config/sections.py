@@ -47,7 +47,7 @@ def section(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     if name not in config:
         raise ConfigError(f"config.{name} is missing; this job needs it (see configs/common.py)")
     if not isinstance(config[name], Mapping):
-        raise ConfigError(f"config.{name} is {config[name]!r}, expected a section")
+        raise ConfigError(f"config.{name} is {limits.shorten(config[name])}, expected a section")
     return dict(config[name])
 
 
@@ -101,7 +101,7 @@ def check(
         if expected:
             measure = limits.unit(annotations[key])
             raise ConfigError(
-                f"config.{prefix}{key}={value!r}: expected {expected}"
+                f"config.{prefix}{key}={limits.shorten(value)}: expected {expected}"
                 + (f" ({measure})" if measure else "")
             )
 
@@ -111,11 +111,13 @@ def kind_of(
 ) -> tuple[str, dict[str, Any]]:
     """Returns the `kind` of a section, and its other keys after `check(table[kind], ...)`."""
     if not isinstance(options, Mapping):
-        raise ConfigError(f"config.{name}={options!r}: expected a section with a kind")
+        text = limits.shorten(options)
+        raise ConfigError(f"config.{name}={text}: expected a section with a kind")
     rest = dict(options)
     kind = rest.pop("kind", None)
-    if kind not in table:
-        raise ConfigError(f"config.{name}.kind={kind!r} is none of {', '.join(table)}")
+    if not isinstance(kind, str) or kind not in table:
+        text = limits.shorten(kind)
+        raise ConfigError(f"config.{name}.kind={text} is none of {', '.join(table)}")
     check(table[kind], name, rest, **bound)
     return kind, rest
 

@@ -36,6 +36,7 @@ def parse(word: str) -> tuple[str, ...]:
                 f"loggers={word!r}: {name!r} is none of {', '.join(LOGGERS)}; write 'none', one of "
                 "them, or several joined by '+'"
             )
+    for name in names:
         package = LOGGERS[name][0]
         if importlib.util.find_spec(package) is None:
             raise ValueError(
