@@ -163,7 +163,7 @@ def _fits(value: Any, annotation: Any) -> bool:
     if annotation is bool or annotation is str:
         return isinstance(value, annotation)
     if annotation is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
     if annotation is float:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return is_number and abs(value) <= sys.float_info.max  # a whole number may be larger

@@ -61,7 +61,9 @@ _CLIENTS = {AgentKind.EXPERT: ExpertClient, AgentKind.RANDOM: ValidActionsClient
 
 
 def find_agent_kind(model: str) -> AgentKind:
-    """Returns the kind of agent that `model` names."""
+    """Returns the kind of agent that `model` names; a wrong type counts as the name of a model."""
+    if not isinstance(model, str):
+        return AgentKind.MODEL
     if model in (AgentKind.EXPERT, AgentKind.RANDOM):
         return AgentKind(model)
     return AgentKind.ENDPOINT if "://" in model else AgentKind.MODEL
@@ -118,7 +120,7 @@ def parse(config: Mapping[str, Any]) -> _Settings:
     """Parses a plain config and checks all its sections."""
     check_top(config, ("model", "tokenizer", "mesh", "endpoint", *ALL_AGENT_SECTIONS), _top_level)
     check(make_layouts, "mesh", section(config, "mesh"), devices=None, process_index=None)
-    has_weights = find_agent_kind(section(config, "model")["source"]) is AgentKind.MODEL
+    has_weights = find_agent_kind(section(config, "model").get("source")) is AgentKind.MODEL
     return _Settings(
         **vars(parse_agent(config, RolloutSettings)),
         model=parse_section(config, "model", ModelSettings) if has_weights else None,

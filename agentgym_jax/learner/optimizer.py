@@ -62,10 +62,11 @@ def learning_rate_at(
             f"{warmup_steps}: raise total_steps or lower warmup_steps"
         )
     step = jnp.asarray(step, jnp.float32)
-    warmup = jnp.minimum(1.0, (step + 1.0) / max(warmup_steps, 1))
+    # whole numbers above 2**31 do not fit JAX's integers
+    warmup = jnp.minimum(1.0, (step + 1.0) / float(max(warmup_steps, 1)))
     if schedule == "constant":
         return learning_rate * warmup
-    done = jnp.clip((step - warmup_steps) / (total_steps - warmup_steps), 0.0, 1.0)
+    done = jnp.clip((step - float(warmup_steps)) / float(total_steps - warmup_steps), 0.0, 1.0)
     falling = 1.0 - done if schedule == "linear" else 0.5 * (1.0 + jnp.cos(jnp.pi * done))
     return learning_rate * warmup * (final_fraction + (1.0 - final_fraction) * falling)
 

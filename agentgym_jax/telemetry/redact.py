@@ -5,6 +5,7 @@ an address, or the word after `Bearer`.
 """
 
 import logging
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -64,11 +65,20 @@ def command(arguments: Sequence[str]) -> list[str]:
     return hidden
 
 
+_ORBAX = f"{os.sep}orbax{os.sep}"
+
+
 class LogFilter(logging.Filter):
-    """Log filter that replaces the secrets in the messages of a handler."""
+    """Log filter that replaces the secrets in the messages of a handler.
+
+    It also omits the errors of Orbax. Its threads log a traceback at every level through which an
+    error passes, and the same error reaches the caller, who reports it in one line.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Replaces the secrets in a log message; returns True, so the message is logged."""
+        """Replaces the secrets in a log message; returns False for a message to omit."""
+        if _ORBAX in record.pathname and record.levelno >= logging.ERROR:
+            return False
         message = record.getMessage()
         shown = text(message)
         if shown != message:

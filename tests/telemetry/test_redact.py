@@ -2,6 +2,7 @@
 
 import logging
 
+import orbax.checkpoint
 import pytest
 
 from agentgym_jax.telemetry import redact
@@ -104,3 +105,13 @@ def test_a_handler_with_the_filter_writes_no_secrets(caplog):
     logger.warning("%s at %s: %d tasks", "babyai", f"http://me:{SECRET}@host", 3)
     logger.warning("100%% of %s", "it")
     assert lines == [f"babyai at http://{redact.HIDDEN}@host: 3 tasks", "100% of it"]
+
+
+def test_errors_of_orbax_are_not_logged_because_the_caller_reports_them():
+    def shown(path, level):
+        record = logging.LogRecord("absl", level, path, 1, "cannot write", (), None)
+        return redact.LogFilter().filter(record)
+
+    path = orbax.checkpoint.__file__
+    assert not shown(path, logging.ERROR)
+    assert shown(path, logging.WARNING) and shown(redact.__file__, logging.ERROR)

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
+from agentgym_jax import limits
 from agentgym_jax.algorithms import shaping
 from agentgym_jax.client.chat_endpoint import split_url
 from agentgym_jax.data.demonstrations import record
@@ -244,7 +245,7 @@ def parse_guards(text: str) -> GuardSettings:
         name, separator, value = (part.strip() for part in item.partition("="))
         if not separator:
             raise ConfigError(
-                f"config.guards={text!r}: {item!r} is neither `default` nor NAME=VALUE, such as "
+                f"config.guards={limits.shorten(text)}: {limits.shorten(item)} is neither `default` nor NAME=VALUE, such as "
                 "grad_spike=skip"
             )
         options[name] = _parse_number(value)
