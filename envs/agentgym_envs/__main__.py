@@ -5,6 +5,7 @@ python -m agentgym_envs textcraft --protocol=openenv
 python -m agentgym_envs demonstrations babyai --tasks 0,1,2 --agent expert --out demos.jsonl
 python -m agentgym_envs check textcraft
 python -m agentgym_envs prepare searchqa
+python -m agentgym_envs new my_game
 
 Every command also accepts the module of your own environment instead of a name: python -m
 agentgym_envs my_envs.guess
@@ -16,7 +17,7 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from agentgym_envs import __version__, demonstrations
+from agentgym_envs import __version__, demonstrations, scaffold
 from agentgym_envs.base import options, serve
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.base.openenv import server as openenv_server
@@ -52,6 +53,10 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         add("demonstrations", "write episodes of a scripted agent as AgentGym trajectory records")
     )
     _add_check_options(add("check", "run the conformance checks on an environment"))
+    new = add("new", "write the files of an environment of your own: module, config and test")
+    new.add_argument("name", help="name of the environment and of its module")
+    new.add_argument("--folder", type=pathlib.Path, default=pathlib.Path(), help="where to write")
+    new.add_argument("--log-level", default="warning", choices=LOG_LEVELS)
     _add_prepare_options(add("prepare", "build the files of an environment on this machine, once"))
     if arguments and not arguments[0].startswith("-") and arguments[0] not in commands.choices:
         _add_server_options(add(arguments[0], f"serve {arguments[0]}"), find(arguments[0]).port)
@@ -159,6 +164,18 @@ def _prepare(args: argparse.Namespace) -> int:
     return 0
 
 
+def _new(args: argparse.Namespace) -> int:
+    """Writes the files of a new environment and shows what to do with them."""
+    for path in scaffold.write(args.name, args.folder):
+        _write_now(f"wrote {path}\n")
+    _write_now(
+        f"check it: python -m agentgym_envs check {args.name}\n"
+        f"train on it: python -m agentgym_jax.train --config={args.name}_config.py "
+        f"--workdir=runs/{args.name}\n"
+    )
+    return 0
+
+
 def _write_now(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
@@ -242,7 +259,12 @@ def main(argv: list[str] | None = None) -> int:
             level=args.log_level.upper(),
             format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         )
-        commands = {"demonstrations": _record, "check": _check, "prepare": _prepare}
+        commands = {
+            "demonstrations": _record,
+            "check": _check,
+            "prepare": _prepare,
+            "new": _new,
+        }
         run = commands[args.command] if args.command in commands else _serve
         return run(args)
     except (serve.ServeError, SetupError, ValueError, OSError) as error:

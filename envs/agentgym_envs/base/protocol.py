@@ -100,7 +100,7 @@ SCORE_TOLERANCE = 1e-6
 
 def is_solved(score: float, success_score: float = 1.0) -> bool:
     """Returns True if a final score counts as success; every place that asks this calls it."""
-    return score >= success_score - SCORE_TOLERANCE
+    return score >= success_score - SCORE_TOLERANCE * abs(success_score)
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -1,0 +1,56 @@
+"""The files that `python -m agentgym_envs new NAME` writes."""
+
+import runpy
+import subprocess
+import sys
+
+import pytest
+
+from agentgym_envs.__main__ import main
+from agentgym_envs.base.served import load_environment
+from agentgym_envs.demonstrations import plain_text, record
+from agentgym_jax.jobs.config.sections import plain
+from agentgym_jax.jobs.rl.config import parse
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path
+
+
+def test_the_environment_is_solved_and_its_config_is_valid(folder, capsys):
+    assert main(["new", "sign_game", "--folder", str(folder)]) == 0
+    names = ["sign_game.py", "sign_game_config.py", "test_sign_game.py"]
+    assert sorted(path.name for path in folder.iterdir()) == names
+    assert "check sign_game" in capsys.readouterr().out
+    options = dict(agent="expert", epsilon=0.0, seed=0, max_turns=6, to_text=plain_text)
+    episodes = list(record(load_environment("sign_game"), range(3), **options))
+    assert [episode["success"] for episode in episodes] == [1, 1, 1]
+    config = runpy.run_path(str(folder / "sign_game_config.py"))["get_config"]("smoke")
+    assert list(parse(plain(config)).agent.environments) == ["sign_game"]
+
+
+@pytest.mark.slow
+def test_the_written_test_passes(folder):
+    main(["new", "other_game", "--folder", str(folder)])
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("maze", "is an environment of this project"),
+        ("My-Game", "is no name of a module"),
+        ("class", "is no name of a module"),
+        ("taken", "exists already"),
+    ],
+)
+def test_a_name_that_cannot_be_used_writes_nothing(folder, capsys, name, expected):
+    (folder / "test_taken.py").write_text("mine")
+    assert main(["new", name, "--folder", str(folder)]) == 1
+    assert expected in capsys.readouterr().err
+    assert [path.name for path in folder.iterdir()] == ["test_taken.py"]
