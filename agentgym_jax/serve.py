@@ -13,7 +13,6 @@ if __name__ == "__main__":  # before JAX is imported
 
     interrupts.install()
 
-import os
 import signal
 import sys
 import threading
@@ -21,13 +20,12 @@ import threading
 from absl import app, flags
 
 from agentgym_jax.api import USER_ERRORS
-from agentgym_jax.jobs.config.sections import ConfigError
-from agentgym_jax.jobs.serving import load_model, make_backend, make_sampler, warm_up
+from agentgym_jax.jobs.serving import load_model, make_backend, make_sampler
 from agentgym_jax.serving.app import make_app
 from agentgym_jax.serving.http_server import HttpServer
 from agentgym_jax.startup import launch, prepare
+from agentgym_jax.web_access import read_token
 
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _MODEL = flags.DEFINE_string("model", None, "Run folder, Hugging Face directory or hub id.")
 _HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen on.")
 _PORT = flags.DEFINE_integer("port", 8000, "Port to listen on; 0 for any free port.", 0, 65535)
@@ -48,7 +46,7 @@ def main(argv: list[str]) -> int:
         raise app.UsageError(f"unexpected argument {argv[1]!r}; flags start with --")
     prepare()
     try:
-        token = _read_token()
+        token = read_token(_HOST.value, _TOKEN.value)
         model = load_model(_MODEL.value, dtype=_DTYPE.value, tensor=_TENSOR.value)
         sampler = make_sampler(
             model, rows=_ROWS.value, context=_CONTEXT.value, decode_steps=_STEPS.value
@@ -60,13 +58,14 @@ def main(argv: list[str]) -> int:
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
+    sampler.warm_up()
     with backend.engine.running():
-        warm_up(backend)
         try:
             server = HttpServer(make_app(backend, token=token), _HOST.value, _PORT.value)
         except OSError as error:
             sys.stderr.write(
-                f"\nagentgym_jax.serve: --host={_HOST.value} --port={_PORT.value}: {error}\n"
+                f"\nagentgym_jax.serve: cannot listen on --host={_HOST.value} --port={_PORT.value} "
+                f"({error}): give another --port, or --port=0 for a free one\n"
             )
             return 1
         with server:
@@ -75,20 +74,6 @@ def main(argv: list[str]) -> int:
             while not stopped.wait(1.0):
                 backend.engine.check()
     return 0
-
-
-def _read_token() -> str:
-    """Returns the bearer token; empty for none, which only a loopback address may have."""
-    if not _TOKEN.value:
-        if _HOST.value not in _LOOPBACK:
-            raise ConfigError(
-                f"--host={_HOST.value} can be reached by other machines; set --token_variable"
-            )
-        return ""
-    token = os.environ.get(_TOKEN.value, "")
-    if not token:
-        raise ConfigError(f"--token_variable={_TOKEN.value}: the variable is not set or empty")
-    return token
 
 
 if __name__ == "__main__":

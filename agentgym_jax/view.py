@@ -27,6 +27,7 @@ from agentgym_jax.startup import launch
 from agentgym_jax.viewer.live import LiveRun, LiveServer
 from agentgym_jax.viewer.report import checked_folder, write_comparison, write_report
 from agentgym_jax.viewer.worlds import REPLAYED, WITH_BROWSER
+from agentgym_jax.web_access import read_token
 
 _OUT = flags.DEFINE_string(
     "out",
@@ -37,6 +38,12 @@ _OUT = flags.DEFINE_string(
 _SERVE = flags.DEFINE_bool("serve", False, "Serve a page that follows the run; write no file.")
 _HOST = flags.DEFINE_string("host", "127.0.0.1", "Address that --serve listens on.")
 _PORT = flags.DEFINE_integer("port", 8010, "Port that --serve listens on; 0 picks a free one.")
+_TOKEN = flags.DEFINE_string(
+    "token_variable",
+    "",
+    "Environment variable with a token that --serve asks for as a password; needed for addresses "
+    "that other machines can reach.",
+)
 _MAX_REPLAYS = flags.DEFINE_integer(
     "max_replays",
     400,
@@ -73,11 +80,13 @@ def replaying(
         yield transports
 
 
-def serve(run: str, transports: Mapping[str, Transport], host: str, port: int) -> None:
+def serve(
+    run: str, transports: Mapping[str, Transport], host: str, port: int, token: str = ""
+) -> None:
     """Serves the page of a run until interrupted."""
     live = LiveRun(checked_folder(run), transports)
     try:
-        server = LiveServer(live, host, port)
+        server = LiveServer(live, host, port, token)
     except (OSError, OverflowError) as error:
         raise ValueError(
             f"--serve cannot listen on {host}:{port} ({error}): give another --port, or "
@@ -120,7 +129,8 @@ def write_pages(runs: Sequence[str]) -> pathlib.Path | None:
     with contextlib.ExitStack() as stack:
         transports = [stack.enter_context(replaying(folder, **limits)) for folder in folders]
         if _SERVE.value:
-            serve(folders[0], transports[0], _HOST.value, _PORT.value)
+            token = read_token(_HOST.value, _TOKEN.value)
+            serve(folders[0], transports[0], _HOST.value, _PORT.value, token)
             return None
         if len(folders) == 2:
             place = pathlib.Path() if is_remote else RunFolder(folders[1]).path

@@ -35,6 +35,7 @@ LEVELS = {
     "limits": 1,
     "frames": 1,
     "interrupts": 1,
+    "web_access": 1,
     "models": 2,
     "client": 2,
     "traces": 2,

@@ -47,6 +47,7 @@ def _make_sampler(model: Model, rows: int, context: int, decode_steps: int) -> S
         decode_steps=decode_steps,
         return_after_finished=1,
         stop_ids=model.renderer.stop_ids,
+        follow_load=True,
     )
     params = model.spread(model.initial_params())
     if layout is not None:
@@ -69,6 +70,6 @@ def make_backend(model: Model, sampler: Sampler, name: str, *, max_waiting: int)
 
 
 def warm_up(backend: ModelBackend) -> None:
-    """Compiles the programs before the first request."""
+    """Compiles the programs of a short answer before the first request."""
     prompt = [0] * min(2, backend.context_length - 2)
     backend.chat(None).submit_tokens(prompt, Sampling(max_tokens=2)).result.result()

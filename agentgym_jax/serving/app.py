@@ -36,7 +36,10 @@ _MAX_UNREAD = 8 * MAX_BODY  # bytes of a longer body that are read so that its s
 _MAX_TOKEN_CHARACTERS = 256  # no token of a usual vocabulary is longer
 _MAX_UNKNOWN = 100  # unknown fields of requests that are logged
 _EPISODE = "/episodes/{episode}"  # prefix of the routes of one episode
-_TOO_LARGE = "too_large"  # code of the error that is answered with 413
+_MAX_BODIES = 8 * MAX_BODY  # bytes of all bodies that are being read
+READ_S = 60.0  # time for a body, in seconds
+_TOO_LARGE, _SLOW = "too_large", "timeout"
+_STATUS = {_TOO_LARGE: 413, _SLOW: 408}  # by code; other errors of a request are answered with 400
 _WATCH_S = 0.2  # interval at which a connection is checked, in seconds
 
 
@@ -108,6 +111,7 @@ def make_app(backend: Backend, *, token: str = "", routes: Sequence[Route] = ())
     }
     served_routes = [*own, *routes]
     app = Starlette(routes=served_routes, exception_handlers=handlers)
+    app.state.body_bytes = 0  # of the bodies that are being read
     return Guard(app, token, served_routes, served.registry)
 
 
@@ -122,7 +126,7 @@ def _answer_error(status: int, kind: str, code: str, message: str = "", retry: i
 
 async def _answer_request_error(request: Request, error: Any) -> Response:
     body = wire.error_body(str(error), "invalid_request_error", error.code, error.param)
-    return JSONResponse(body, 413 if error.code == _TOO_LARGE else 400)
+    return JSONResponse(body, _STATUS[error.code] if error.code in _STATUS else 400)
 
 
 async def _answer_nobody(request: Request, error: Exception) -> Response:
@@ -130,14 +134,28 @@ async def _answer_nobody(request: Request, error: Exception) -> Response:
 
 
 async def read_body(request: Request) -> bytes:
-    """Returns the body of a request; raises RequestError if it exceeds MAX_BODY."""
-    body, count = bytearray(), 0
-    async for part in request.stream():
-        count += len(part)
-        if count <= MAX_BODY:
-            body += part
-        elif count > _MAX_UNREAD:
-            break
+    """Returns the body of a request.
+
+    Raises:
+      RequestError: It exceeds MAX_BODY, or takes longer than `READ_S`.
+      OverloadedError: All bodies that are being read exceed `_MAX_BODIES`.
+    """
+    body, count, state = bytearray(), 0, request.app.state
+    try:
+        async with asyncio.timeout(READ_S):
+            async for part in request.stream():
+                count += len(part)
+                if count <= MAX_BODY:
+                    body += part
+                    state.body_bytes += len(part)
+                elif count > _MAX_UNREAD:
+                    break
+                if state.body_bytes > _MAX_BODIES:
+                    raise OverloadedError("other requests with large bodies are being read")
+    except TimeoutError:
+        raise RequestError(f"the body took more than {READ_S:g} s; send it faster", _SLOW) from None
+    finally:
+        state.body_bytes -= len(body)
     if count > MAX_BODY:
         raise RequestError(f"the body exceeds {MAX_BODY} bytes; send less", _TOO_LARGE)
     return bytes(body)

@@ -1,7 +1,6 @@
-"""Outermost layer of the HTTP application: bearer token, and counts and times of requests."""
+"""Outermost layer of the HTTP application: access checks, and counts and times of requests."""
 
 import asyncio
-import hmac
 import time
 from collections.abc import Sequence
 
@@ -10,11 +9,12 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from agentgym_jax import web_access
 from agentgym_jax.serving import wire
 
 
 class Guard:
-    """Checks the bearer token, and counts and times all requests."""
+    """Refuses pages of other sites and wrong tokens, and counts and times all requests."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Guard:
           registry: Registry for the metrics.
         """
         self._app = app
-        self._token = token.encode()
+        self._token = token
         self._routes = routes
         self._requests = prometheus_client.Counter(
             "agentgym_requests", "Answered requests.", ["route", "status"], registry=registry
@@ -59,14 +59,8 @@ class Guard:
             await send(message)
 
         try:
-            if self._is_allowed(scope):
-                await self._app(scope, receive, watch)
-            else:
-                error = wire.error_body(
-                    "the bearer token is missing or wrong", "authentication_error", "unauthorized"
-                )
-                headers = {"WWW-Authenticate": "Bearer"}
-                await JSONResponse(error, 401, headers)(scope, receive, watch)
+            refused = self._refusal(scope)
+            await (self._app if refused is None else refused)(scope, receive, watch)
         except asyncio.CancelledError:  # only a server that stops cancels requests here
             if not has_begun:
                 error = wire.error_body("the server stops", "server_error", "stopping")
@@ -80,8 +74,24 @@ class Guard:
         found = (route.path for route in self._routes if route.matches(scope)[0] != Match.NONE)
         return next(found, "unknown")
 
-    def _is_allowed(self, scope: Scope) -> bool:
-        if not self._token or scope["path"] == "/health":
-            return True
-        given = dict(scope["headers"]).get(b"authorization", b"")
-        return hmac.compare_digest(given, b"Bearer " + self._token)
+    def _refusal(self, scope: Scope) -> JSONResponse | None:
+        """Returns the error of a request that may not reach the application."""
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+
+        def header(name: bytes) -> str:
+            return headers[name] if name in headers else ""
+
+        reason = web_access.refusal(header(b"host"), header(b"origin"), has_token=bool(self._token))
+        if reason:
+            return JSONResponse(wire.error_body(reason, "permission_error", "forbidden"), 403)
+        keys = header(b"authorization"), header(b"x-api-key")
+        if (
+            not self._token
+            or scope["path"] == "/health"
+            or web_access.is_authorized(self._token, *keys)
+        ):
+            return None
+        error = wire.error_body(
+            "the bearer token is missing or wrong", "authentication_error", "unauthorized"
+        )
+        return JSONResponse(error, 401, {"WWW-Authenticate": "Bearer"})

@@ -7,6 +7,7 @@ import time
 import uvicorn
 from starlette.types import ASGIApp
 
+_MAX_HEAD = 64 * 2**10  # bytes of the first line and headers of a request
 _STOP_S = 2  # seconds for open requests when the server stops
 
 
@@ -38,6 +39,8 @@ class HttpServer:
             log_level="warning",
             access_log=False,
             lifespan="off",
+            http="h11",  # httptools has no limit on headers
+            h11_max_incomplete_event_size=_MAX_HEAD,
             timeout_keep_alive=60,
             timeout_graceful_shutdown=_STOP_S,
             backlog=2048,

@@ -17,7 +17,8 @@ import jinja2
 import jinja2.ext
 import jinja2.nodes
 import jinja2.parser
-import jinja2.sandbox
+
+from agentgym_jax.text.bounded_jinja import BoundedEnvironment
 
 # ChatML without a default system message, for tokenizers without a usable template
 CHATML = (
@@ -58,6 +59,18 @@ _PROBES = {
     "user": (_OUTER_SPACE, "a {{ b }} <c> & d", "", "<tool_response>\nx\n</tool_response>"),
     "assistant": (_OUTER_SPACE, "a {{ b }} <c> & d", _THINKING),
 }
+
+# Errors of the expressions of a template.
+_TEMPLATE_ERRORS = (
+    jinja2.TemplateError,
+    ArithmeticError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    AttributeError,
+)
 
 Chat = Sequence[Mapping[str, str]]
 
@@ -143,7 +156,8 @@ class ChatTemplate:
                 "the tokenizer has no chat template, so conversations cannot be written. " + _REMEDY
             )
         try:
-            self._template = _environment().from_string(source)
+            self._environment = _environment()
+            self._template = self._environment.from_string(source)
         except jinja2.TemplateSyntaxError as error:
             raise ValueError(f"chat template, line {error.lineno}: {error.message}") from error
         self._variables = dict(variables)
@@ -167,15 +181,18 @@ class ChatTemplate:
         """
         asks = messages[-1]["role"] == "user" if asks is None else asks
         try:
-            return self._template.render(
-                messages=[dict(message) for message in messages],
-                add_generation_prompt=asks,
-                tools=list(tools) or None,
-                documents=None,
-                **self._variables,
+            return self._environment.write(
+                self._template,
+                {
+                    "messages": [dict(message) for message in messages],
+                    "add_generation_prompt": asks,
+                    "tools": list(tools) or None,
+                    "documents": None,
+                    **self._variables,
+                },
             )
-        except (jinja2.TemplateError, TypeError, KeyError) as error:
-            raise ValueError(f"chat template: {error}") from error
+        except _TEMPLATE_ERRORS as error:
+            raise ValueError(f"chat template: {error or type(error).__name__}") from error
 
     def grammar(self) -> Grammar:
         """Returns the template's strings; raises ValueError if a probed conversation differs."""
@@ -280,9 +297,9 @@ def _refuse(where: str, expected: str, found: str) -> NoReturn:
     )
 
 
-def _environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
+def _environment() -> BoundedEnvironment:
     """Returns a Jinja environment for the chat templates of the Hugging Face hub."""
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+    environment = BoundedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols, _GenerationTag]
     )
     environment.filters["tojson"] = lambda value, indent=None: json.dumps(

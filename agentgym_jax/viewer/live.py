@@ -1,7 +1,6 @@
 """Live page of a run: a small HTTP server for one reader on the same machine."""
 
 import http.server
-import ipaddress
 import pathlib
 import threading
 import urllib.parse
@@ -10,6 +9,7 @@ from typing import Any
 
 from absl import logging
 
+from agentgym_jax import web_access
 from agentgym_jax.client.transport import Transport
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.viewer import records
@@ -85,13 +85,22 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     server: "LiveServer"
     server_version = "agentgym_view"
+    timeout = 60  # seconds for the headers of a request
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:  # the standard library requires this name
         """Answers a request."""
-        # DNS rebinding: a page of another site may have a host name that resolves to this machine.
-        if not self.server.is_own_name(self.headers.get("Host", "")):
-            self._answer(403, "text/plain", b"this server answers only by its own name\n")
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        host, origin, authorization = (
+            headers[name] if name in headers else "" for name in ("host", "origin", "authorization")
+        )
+        token = self.server.token
+        reason = web_access.refusal(host, origin, own_name=self.server.host, has_token=bool(token))
+        if reason:
+            self._answer(403, "text/plain", f"{reason}\n".encode())
+            return
+        if token and not web_access.is_authorized(token, authorization):
+            self._answer(401, "text/plain", b"the password is the server's token\n")
             return
         path = urllib.parse.urlsplit(self.path).path
         try:
@@ -122,6 +131,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "no-store")
         self.send_header("X-Content-Type-Options", "nosniff")
+        if status == 401:
+            self.send_header("WWW-Authenticate", 'Basic realm="agentgym_view"')
         self.end_headers()
         self.wfile.write(body)
 
@@ -131,24 +142,20 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class LiveServer(http.server.ThreadingHTTPServer):
-    """HTTP server for one run; port 0 picks a free one."""
+    """HTTP server for one run; port 0 picks a free one.
+
+    With `token`, requests need it, as the password that a browser asks for.
+    """
 
     daemon_threads = True
 
-    def __init__(self, live: LiveRun, host: str, port: int):
+    def __init__(self, live: LiveRun, host: str, port: int, token: str = ""):
         super().__init__((host, port), _Handler)
         self.live = live
-        self._host = host
+        self.host = host
+        self.token = token
 
     @property
     def url(self) -> str:
         """Address of the page."""
-        return f"http://{self._host}:{self.server_address[1]}/"
-
-    def is_own_name(self, host_header: str) -> bool:
-        """Returns True for an IP address, `localhost` and the name of the listening address."""
-        name = urllib.parse.urlsplit(f"//{host_header}").hostname or ""
-        try:
-            return name in ("localhost", self._host) or bool(ipaddress.ip_address(name))
-        except ValueError:
-            return False
+        return f"http://{self.host}:{self.server_address[1]}/"

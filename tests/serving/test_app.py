@@ -2,12 +2,14 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
 import math
 
 import openai
 import prometheus_client.parser
 import pytest
 
+from agentgym_jax.serving import app
 from agentgym_jax.serving.requests import (
     NotServingError,
     OverloadedError,
@@ -15,7 +17,7 @@ from agentgym_jax.serving.requests import (
     Sampling,
 )
 from tests.serving.parts import CONTEXT, MODEL, FakeBackend, serving, user
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 IDS = {"return_token_ids": True}
 LOOK = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
@@ -292,6 +294,75 @@ def test_episodes_have_routes_of_their_own(fake):
         fake.client(path="/episodes/other").models.list()
     with pytest.raises(openai.NotFoundError):
         fake.client(path="/nowhere").models.list()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Host": "evil.example"},
+        {"Host": "evil.example:80", "Origin": "http://evil.example:80"},
+        {"Host": "127.0.0.1.evil.example"},
+    ],
+)
+def test_pages_of_other_sites_cannot_use_the_model(fake, headers):
+    body = {"messages": [user("hi")]}
+    for path in ("/v1/chat/completions", "/episodes/known/v1/chat/completions"):
+        answer = fake.web.post(path, json=body, headers=headers)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
+    own = {"Host": f"localhost:{fake.port}", "Origin": f"http://localhost:{fake.port}"}
+    assert fake.web.post("/v1/chat/completions", json=body, headers=own).status_code == 200
+
+
+def test_a_slow_body_is_refused(fake, monkeypatch):
+    monkeypatch.setattr(app, "READ_S", 0.2)
+    with fake.connect() as connection:
+        connection.sendall(
+            b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"
+        )
+        assert connection.recv(1000).startswith(b"HTTP/1.1 408")
+
+
+def test_bodies_that_are_read_at_the_same_time_are_limited(fake, monkeypatch):
+    monkeypatch.setattr(app, "_MAX_BODIES", 1000)
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\n"
+    with fake.connect() as first, fake.connect() as second:
+        first.sendall(head + b" " * 800)
+        until(lambda: fake.web.get("/health").status_code == 200, "no answer")
+        second.sendall(head + b" " * 800)
+        assert second.recv(1000).startswith(b"HTTP/1.1 429")
+    until(
+        lambda: fake.web.post("/v1/completions", content=b"{}" + b" " * 900).status_code == 400,
+        "the space is not free again",
+    )
+
+
+def test_long_headers_are_refused(fake):
+    with fake.connect() as connection, contextlib.suppress(ConnectionError):
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n")
+        for i in range(20_000):
+            connection.sendall(b"X-%d: %s\r\n" % (i, b"a" * 90))
+        connection.sendall(b"\r\n")
+        assert not connection.recv(1000).startswith(b"HTTP/1.1 2")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": "bearer secret"},
+        {"Authorization": "BEARER  secret"},
+        {"X-Api-Key": "secret"},
+    ],
+)
+def test_a_token_may_be_sent_in_several_ways(tokenizer, headers):
+    with serving(FakeBackend(tokenizer), token="secret") as server:
+        assert server.web.get("/v1/models", headers=headers).status_code == 200
+        wrong = {name: value.replace("secret", "other") for name, value in headers.items()}
+        assert server.web.get("/v1/models", headers=wrong).status_code == 401
+        # Pages of other sites do not know the token, so any name of the server will do.
+        named = headers | {"Host": "machine.example"}
+        assert server.web.get("/v1/models", headers=named).status_code == 200
 
 
 def test_requests_need_the_token(tokenizer):

@@ -84,3 +84,29 @@ def test_a_template_cannot_access_python_internals():
     source = "{{ messages.__class__.__mro__ }}"
     with pytest.raises(ValueError, match="unsafe"):
         ChatTemplate(source, {}).render([{"role": "user", "content": ""}])
+
+
+ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        ENDLESS,
+        "{% for a in 'x' * 9999 %}{% for b in 'x' * 9999 %}{% endfor %}{% endfor %}",
+        "{{ 'x' * 1000000000 }}",
+        "{{ 'xy' * 50000000 * 50 }}",
+        "{% set n = namespace(s='xx') %}{% for i in range(40) %}{% set n.s = n.s + n.s %}{% endfor %}",
+        "{% set n = namespace(s='xx') %}{% for i in range(40) %}{% set n.s = n.s ~ n.s %}{% endfor %}",
+        "{% for i in range(99999) %}{{ 'x' * 10000 }}{% endfor %}",
+        "{{ '%1000000000d' % 1 }}",
+        "{{ 10 ** (10 ** 10) }}",
+        "{{ 1 / 0 }}",
+        "{{ 2.0 ** 99999 }}",
+        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+    ],
+)
+def test_a_template_can_do_only_a_bounded_amount_of_work(source):
+    template = ChatTemplate(source, {})
+    with pytest.raises(ValueError, match="chat template: "):
+        template.render([{"role": "user", "content": "x"}])

@@ -1,3 +1,4 @@
+import base64
 import http.client
 import json
 import threading
@@ -76,6 +77,24 @@ def test_files_outside_the_run_are_not_found(server, path):
 
 def test_a_world_that_cannot_be_replayed_is_null(server):
     assert document(server, "/worlds/step_000001/0") is None
+
+
+def test_a_page_for_other_machines_needs_its_token(learning_run):
+    run = LiveRun(RunFolder(learning_run), {})
+    with LiveServer(run, "127.0.0.1", 0, "secret") as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        password = base64.b64encode(b"me:secret").decode()
+        for headers, status in (
+            ({}, 401),
+            ({"Authorization": "Basic bWU6d3Jvbmc="}, 401),
+            ({"Authorization": f"Basic {password}"}, 200),
+            ({"Authorization": f"Basic {password}", "Origin": "http://evil.example"}, 403),
+        ):
+            connection = http.client.HTTPConnection(*server.server_address[:2])
+            connection.request("GET", "/version", headers=headers)
+            assert connection.getresponse().status == status
+            connection.close()
+        server.shutdown()
 
 
 def test_requests_with_another_host_name_are_refused(server):
