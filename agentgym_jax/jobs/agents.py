@@ -226,7 +226,7 @@ def _collect_programs(
     if program.function:
         start = functools.partial(FunctionProgram, load_function(program.function))
     else:
-        start = functools.partial(CommandProgram, program.command)
+        start = functools.partial(CommandProgram, program.command, variables=program.variables)
     return ProgramCollector(
         engine=engine,
         gateway=Gateway(engine, model.tokenizer, tool_form=encoder.form),

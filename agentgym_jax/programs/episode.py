@@ -251,7 +251,7 @@ class ProgramEpisode:
     def _refuse_turn(self, name: str, error: RequestError) -> RequestError:
         """Returns the error of a request beyond the turn limit.
 
-        If it is one of several choices, the others are cancelled and the episode goes on.
+        If it is one of several choices, the others are cancelled and the episode continues.
         """
         response = name.rpartition("/")[0]
         with self._lock:

@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from agentgym_jax.programs.task import AgentTask, EpisodeOverError, ProgramResult, parse_result
@@ -25,6 +26,8 @@ if os.fork() == 0:
 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 os.execvp(sys.argv[1], sys.argv[1:])
 """
+# Names of environment variables with secrets.
+_SECRET = re.compile("(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)S?(_|$)", re.IGNORECASE)
 _SHOWN = 2000  # characters of a command's error output in an error message
 
 
@@ -89,16 +92,24 @@ class CommandProgram:
     The group ends with this process, however this process ends.
     """
 
-    def __init__(self, command: str, task: AgentTask):
-        """Starts the command; raises FileNotFoundError if there is no such program."""
+    def __init__(self, command: str, task: AgentTask, *, variables: Collection[str] = ()):
+        """Starts the command; raises FileNotFoundError if there is no such program.
+
+        The command gets the environment without secrets, except those named in `variables`.
+        """
         arguments = shlex.split(command)
         if not arguments or shutil.which(arguments[0]) is None:
             raise FileNotFoundError(f"no program {' '.join(arguments[:1])!r} that can be executed")
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if name in variables or not _SECRET.search(name)
+        }
         self._output = tempfile.TemporaryFile()
         self._errors = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
             [sys.executable, "-ISc", _LAUNCHER, *arguments],
-            env={**os.environ, **task.to_environ()},
+            env=inherited | task.to_environ(),
             stdin=subprocess.PIPE,
             stdout=self._output,
             stderr=self._errors,

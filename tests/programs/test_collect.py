@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import pathlib
+import shlex
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ from agentgym_jax.models.policy import Policy
 from agentgym_jax.programs.collect import ProgramCollector
 from agentgym_jax.programs.gateway import Gateway
 from agentgym_jax.programs.runners import CommandProgram, FunctionProgram
+from agentgym_jax.programs.task import AgentTask
 from agentgym_jax.rollout.agents import SampledRows
 from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
@@ -223,6 +225,20 @@ def test_concurrent_requests_of_an_episode_are_branches(setup):
 def test_a_failing_program_is_never_a_reward(setup, program, found):
     with pytest.raises(ServerUnavailable, match=found):
         setup.play(program, (0, 1))
+
+
+def test_a_command_gets_no_secrets_unless_they_are_named(monkeypatch):
+    names = {"A_SECRET": "1", "MY_API_KEY": "2", "OTHER_KEY_ID": "3", "TOKENIZERS_PARALLELISM": "4"}
+    for name, value in names.items():
+        monkeypatch.setenv(name, value)
+    code = f"import os, json; print(json.dumps(sum(int(os.environ.get(n, 0)) for n in {[*names]})))"
+    task = AgentTask("", "", "", "", 0, 0, 0, "")
+    command = f"{sys.executable} -c {shlex.quote(code)}"
+    for variables, reward in (((), 4.0), (("MY_API_KEY",), 6.0)):
+        program = CommandProgram(command, task, variables=variables)
+        wait_until(lambda program=program: program.poll() is not None, "the command has not ended")
+        assert program.poll().reward == reward
+        program.stop()
 
 
 def test_a_command_that_cannot_be_started_is_refused(setup):

@@ -160,11 +160,14 @@ class ProgramSettings:
       function: Python function of the program, `package.module:function`; it gets an `AgentTask`.
       command: Command of the program; its last line of output is the result as JSON.
       timeout_s: Maximum time of an attempt at an episode.
+      variables: Environment variables that the command gets although their names are those of secrets
+        (such as `..._KEY` and `..._TOKEN`).
     """
 
     function: str = ""
     command: str = ""
     timeout_s: Annotated[float, Range(above=0, unit="seconds")] = 600.0
+    variables: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if bool(self.function) == bool(self.command):
