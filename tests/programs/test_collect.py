@@ -236,7 +236,9 @@ def test_a_command_gets_no_secrets_unless_they_are_named(monkeypatch):
     command = f"{sys.executable} -c {shlex.quote(code)}"
     for variables, reward in (((), 4.0), (("MY_API_KEY",), 6.0)):
         program = CommandProgram(command, task, variables=variables)
-        wait_until(lambda program=program: program.poll() is not None, "the command has not ended")
+        wait_until(
+            lambda program=program: program.poll() is not None, "the command has not ended", START_S
+        )
         assert program.poll().reward == reward
         program.stop()
 

@@ -19,7 +19,7 @@ ENDLESS = 10_000_000  # characters of a text that no socket buffer holds
 def request(route=CHAT, **fields):
     """Returns the bytes of a request."""
     body = json.dumps({"model": MODEL, "messages": [user("go")]} | fields).encode()
-    head = f"POST {route} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST {route} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
