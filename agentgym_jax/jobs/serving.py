@@ -47,12 +47,12 @@ def _make_sampler(model: Model, rows: int, context: int, decode_steps: int) -> S
         decode_steps=decode_steps,
         return_after_finished=1,
         stop_ids=model.renderer.stop_ids,
-        follow_load=True,
     )
     params = model.spread(model.initial_params())
     if layout is not None:
         params = rewrap(params, model.decode_shardings(layout))
     sampler.set_params(params, version=0)
+    sampler.follow_load()
     return sampler
 
 

@@ -73,7 +73,6 @@ class Sampler:
         return_after_finished: Annotated[int, Range(1)],
         stop_ids: Sequence[int],
         truncates: bool = True,
-        follow_load: bool = False,
     ):
         """Creates the sampler; `set_params` allocates its cache.
 
@@ -92,8 +91,6 @@ class Sampler:
           stop_ids: Tokens that end a turn.
           truncates: False if no episode sets top-k or top-p. The decode program then has no branch
             for them; a GPU would wait for the host at the branch in every step.
-          follow_load: True to decode with fewer rows while few are active, which changes the rounding
-            of results on some hardware. It has no effect on several devices.
         """
         self._shards = 1 if policy.layout is None else policy.layout.shards("batch")
         if rows % self._shards:
@@ -119,8 +116,6 @@ class Sampler:
         self._has_state = policy.config.hybrid is not None
         # Possible numbers of rows of a decode call.
         self._widths = [self.decode_rows]
-        while follow_load and policy.layout is None and self._widths[-1] > 1:
-            self._widths.append(-(-self._widths[-1] // _LOAD_STEP))
         self._backend = choose_backend(
             self.decode_rows, policy.dtype, policy.layout, allow_native=not self._has_state
         )
@@ -189,6 +184,14 @@ class Sampler:
             raise ValueError("Sampler.release while rows are open: close them first")
         self._params = self._cache = None
         self._version = -1
+
+    def follow_load(self) -> None:
+        """Makes decode calls smaller while few rows are active; has no effect on several devices.
+
+        On some hardware the size of a call changes the rounding of its results.
+        """
+        while self.policy.layout is None and self._widths[-1] > 1:
+            self._widths.append(-(-self._widths[-1] // _LOAD_STEP))
 
     def warm_up(self) -> None:
         """Compiles all programs, with unused rows; no row may be open."""

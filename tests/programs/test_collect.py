@@ -236,9 +236,7 @@ def test_a_command_gets_no_secrets_unless_they_are_named(monkeypatch):
     command = f"{sys.executable} -c {shlex.quote(code)}"
     for variables, reward in (((), 4.0), (("MY_API_KEY",), 6.0)):
         program = CommandProgram(command, task, variables=variables)
-        wait_until(
-            lambda program=program: program.poll() is not None, "the command has not ended", START_S
-        )
+        until(lambda program=program: program.poll() is not None, "the end of the command")
         assert program.poll().reward == reward
         program.stop()
 
@@ -321,7 +319,7 @@ def test_an_action_belongs_to_the_answer_that_it_names(setup):
             continue  # both answers have the same text
         (first,) = [t for t in episode.turns if t.observation]
         suffix = "" if int(episode.item_id.rpartition("_")[2]) % 2 else "!"
-        assert first.action == (first.text.strip() + suffix).encode().hex()
+        assert first.action == (first.text + suffix).encode().hex()
 
 
 def test_a_failing_program_costs_no_other_samples(policy):

@@ -39,12 +39,16 @@ def params(policy):
     return jax.tree.map(lambda x: 3.0 * x, policy.init(jax.random.key(0)))
 
 
-def make_sampler(policy, params, *, rows=6, buckets=((8, 4), (32, 2)), **options):
+def make_sampler(
+    policy, params, *, rows=6, buckets=((8, 4), (32, 2)), follows_load=False, **options
+):
     options = dict(decode_steps=4, return_after_finished=2) | options
     sampler = Sampler(
         policy, rows=rows, cache_length=256, buckets=buckets, stop_ids=[STOP], **options
     )
     sampler.set_params(params, version=3)
+    if follows_load:
+        sampler.follow_load()
     return sampler
 
 
@@ -141,7 +145,7 @@ def teacher_forced(policy, params, tokens, temperature=1.0):
 @pytest.mark.parametrize("rows", [6])
 def test_rows_that_follow_the_load_sample_the_same_tokens(policy, params, rows):
     fixed, following = (
-        play(make_sampler(policy, params, rows=rows, follow_load=follows), EPISODES)
+        play(make_sampler(policy, params, rows=rows, follows_load=follows), EPISODES)
         for follows in (False, True)
     )
     for episode, record in fixed.items():
@@ -150,14 +154,14 @@ def test_rows_that_follow_the_load_sample_the_same_tokens(policy, params, rows):
 
 
 def test_few_active_rows_are_decoded_alone(policy, params):
-    sampler = make_sampler(policy, params, rows=16, follow_load=True)
+    sampler = make_sampler(policy, params, rows=16, follows_load=True)
     play(sampler, EPISODES[:1])
     assert sampler.statistics.occupancy == 1.0
 
 
 def test_a_warm_sampler_compiles_nothing_more(policy, params):
     programs = (decode.prefill, decode.decode_chunk, decode.copy_rows)
-    shapes = dict(rows=7, buckets=((4, 1), (16, 2), (64, 1)), follow_load=True)
+    shapes = dict(rows=7, buckets=((4, 1), (16, 2), (64, 1)), follows_load=True)
     sampler = make_sampler(policy, params, **shapes)
     sampler.warm_up()
     before = [program._cache_size() for program in programs]

@@ -288,6 +288,15 @@ CHAT_FIELDS = {
 }  # fmt: skip
 
 
+# Values that do not change the answer, of fields that are not supported.
+NEUTRAL = {
+    "frequency_penalty": [0], "presence_penalty": [0], "logit_bias": [{}], "audio": [],
+    "modalities": [["text"]], "reasoning_effort": [], "verbosity": ["medium"],
+    "parallel_tool_calls": [True], "functions": [[]], "function_call": ["none", "auto"],
+    "web_search_options": [], "top_logprobs": [0],
+}  # fmt: skip
+
+
 def test_any_chat_request_works_or_is_refused_by_the_field(served):
     valid = st.fixed_dictionaries({}, optional=CHAT_FIELDS)
     wrong = st.dictionaries(st.sampled_from(sorted(CHAT_FIELDS)), json_values, max_size=2)
@@ -302,6 +311,8 @@ def test_any_chat_request_works_or_is_refused_by_the_field(served):
         answer = served.web.post(CHAT, content=json.dumps(body), timeout=PATIENCE_S)
         if answer.status_code == 200:
             assert "error" not in answer.text
+            for name, neutral in NEUTRAL.items():
+                assert name not in body or body[name] in [None, *neutral], name
             return
         error = refused(answer)
         place = error["param"] and error["param"].partition(".")[0]

@@ -32,6 +32,9 @@ def episode_metrics(
         "rollout/occupancy": sampler.occupancy,
         "rollout/prefill_occupancy": sampler.prefill_occupancy,
     }
+    branches = [len(t.branches) for t in trajectories if t.outcome.is_valid]
+    if branches:
+        metrics["rollout/branches_mean"] = float(np.mean(branches))
     for outcome in Outcome:
         count = sum(trajectory.outcome == outcome for trajectory in trajectories)
         metrics[f"rollout/outcome/{outcome}"] = float(count)
@@ -89,7 +92,6 @@ def _outcome_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         "rollout/action_tokens_per_turn": float(actions.sum() / total_turns),
         "rollout/tokens_mean": float(tokens.mean()),
         "rollout/tokens_max": float(tokens.max()),
-        "rollout/branches_mean": float(np.mean([len(t.branches) for t in valid])),
         "rollout/failed_turn_fraction": float(num_failed / total_turns),
         "rollout/cut_turns": float(sum(turn.is_cut for t in valid for turn in t.turns)),
         "rollout/sampled_entropy": float(-sum(t.logprobs.sum() for t in valid) / total_actions),
