@@ -43,9 +43,8 @@ class TokenLoss:
     """Loss per token, with quantities to log."""
 
     loss_BT: jax.Array  # loss to minimise, before weights and masks are applied
-    ratio_BT: (
-        jax.Array
-    )  # p_policy / p_old of the token or, in `sequence_surrogate`, of its sequence
+    # p_policy / p_old of the token or, in `sequence_surrogate`, of its sequence
+    ratio_BT: jax.Array
     is_clipped_BT: jax.Array  # bool, True if the clip removed or bounded the token's gradient
 
 
