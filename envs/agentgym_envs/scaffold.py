@@ -63,7 +63,7 @@ def make_served_environment():
 '''
 
 _CONFIG = '''\
-r"""A small policy learns {name}: random demonstrations, RL, evaluation of held-out tasks.
+r"""A small policy learns {name}: demonstrations with detours, RL, evaluation of held-out tasks.
 
   python -m agentgym_jax.train --config={name}_config.py --workdir=runs/{name}
 
@@ -85,7 +85,7 @@ def get_config(arg=None):
     c.sft.steps = min(c.sft.steps, 60)
     shown = dict(environment="{name}", module="{name}", max_turns=6, seed=0)
     c.sft.demonstrations = dict(
-        random=dict(agent="random", epsilon=0.0, tasks=train, **shown),
+        mixed=dict(agent="mixed", epsilon=0.3, tasks=train, **shown),
     )
     return c
 '''
