@@ -61,8 +61,8 @@ def learning_rate_at(
             f"a {schedule} schedule of {total_steps} steps ends within its warm-up of "
             f"{warmup_steps}: raise total_steps or lower warmup_steps"
         )
-    step = jnp.asarray(step, jnp.float32)
     # whole numbers above 2**31 do not fit JAX's integers
+    step = jnp.asarray(float(step) if isinstance(step, int) else step, jnp.float32)
     warmup = jnp.minimum(1.0, (step + 1.0) / float(max(warmup_steps, 1)))
     if schedule == "constant":
         return learning_rate * warmup

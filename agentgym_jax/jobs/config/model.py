@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import jax
 from absl import logging
 
-from agentgym_jax import processes
+from agentgym_jax import limits, processes
 from agentgym_jax.jobs.config.sections import ConfigError, call
 from agentgym_jax.learner import stored_weights
 from agentgym_jax.learner.checkpoint import CheckpointError
@@ -80,7 +80,7 @@ class ModelSettings:
         _ = self.lora_settings  # checks the section
         if (self.source == _RANDOM) != bool(self.architecture):
             raise ValueError(
-                f"source={self.source!r} with architecture={dict(self.architecture)}: an "
+                f"source={limits.shorten(self.source)} with architecture={dict(self.architecture)}: an "
                 "architecture goes with source='random' and only with it"
             )
         if self.architecture:
