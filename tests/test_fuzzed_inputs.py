@@ -1,4 +1,4 @@
-"""Mutated model folders and config values: each one works, or one line says what is wrong where.
+"""Mutated model folders and config values: each one works, or one line names the error.
 
 Cases are drawn from a fixed seed. The files differ from valid ones in one or two places, because
 random files would fail at the first check.

@@ -1,4 +1,4 @@
-"""The warm start of an RL run: what an interrupted one saves, and how it continues."""
+"""An interrupted warm start of an RL run is saved and continues."""
 
 import io
 import json
