@@ -49,8 +49,9 @@ _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "function_call": ("none", "auto"),
     "suffix": ("",),
 }
-# Fields that do not change the answer; they need no warning in the server's log.
-HARMLESS = frozenset(
+# Fields that do not change the answer, or not with the values that are accepted. They need no warning
+# in the server's log.
+HARMLESS = frozenset(_UNSUPPORTED) | frozenset(
     "user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention "
     "prediction request_id priority cache_salt rid spaces_between_special_tokens".split()
 )
