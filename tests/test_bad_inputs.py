@@ -134,7 +134,7 @@ WRONG = [
     ("rl", dict(pool__max_idle_sessions=-1), "config.pool.max_idle_sessions=-1"),
     ("rl", dict(sampler__rows=0), "config.sampler.rows=0"),
     ("rl", dict(sampler__buckets=((16, 0),)), "needs tokens and slices of at least 1"),
-    ("rl", dict(sampler__buckets=()), "must name each token length once"),
+    ("rl", dict(sampler__buckets=((16, 1), (16, 2))), "must name each token length once"),
     ("rl", dict(sampler__buckets=(16, 4)), "config.sampler.buckets=(16, 4): expected a sequence"),
     ("rl", dict(sampler__return_after_finished=0), "config.sampler.return_after_finished=0"),
     ("rl", dict(sampling__temperature=-1.0), "config.sampling.temperature=-1.0"),

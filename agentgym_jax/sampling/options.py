@@ -84,10 +84,8 @@ def check_buckets(
     The number of slices is rounded up to a multiple of `shards`, over which rows are divided.
     """
     ordered = tuple(sorted((int(t), -(-int(n) // shards) * shards) for t, n in buckets))
-    if not ordered or len({t for t, _ in ordered}) != len(ordered):
-        raise ValueError(
-            f"sampler.buckets: {ordered} must name each token length once, and at least one"
-        )
+    if len({t for t, _ in ordered}) != len(ordered):
+        raise ValueError(f"sampler.buckets: {ordered} must name each token length once")
     if any(t < 1 or n < 1 for t, n in ordered):
         raise ValueError(f"sampler.buckets: {ordered} needs tokens and slices of at least 1")
     if ordered[-1][0] > cache_length:

@@ -7,6 +7,7 @@ from agentgym_jax.jobs.agents import build_agent
 from agentgym_jax.jobs.config.sections import ConfigError
 from agentgym_jax.jobs.config.settings import RolloutSettings
 from agentgym_jax.models.policy import Policy
+from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sharding import DECODE_RULES, Layout, make_mesh
 from configs import common
 from tests.builders import decoder_config
@@ -39,7 +40,12 @@ def _sampler(most_episodes, *, data=1, **changes):
     )
     environments = SimpleNamespace(pool=None, texts={}, restart_dead_servers=None)
     rollout = RolloutSettings(**common.base().rollout)
-    settings = SimpleNamespace(sampler={**SAMPLER, **changes}, rollout=rollout, program=None)
+    settings = SimpleNamespace(
+        sampler={**SAMPLER, **changes},
+        sampling=SamplingOptions(temperature=1.0, max_turn_tokens=4, max_tokens=32),
+        rollout=rollout,
+        program=None,
+    )
     return build_agent(settings, model, environments, most_episodes).sampler
 
 

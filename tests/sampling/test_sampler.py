@@ -481,7 +481,7 @@ def test_one_token_prompts_need_no_prefill(policy, params):
     np.testing.assert_allclose(turns[0].logprobs, expected, atol=2e-5)
 
 
-@pytest.mark.parametrize("buckets", [(), ((8, 2), (8, 4)), ((512, 2),)])
+@pytest.mark.parametrize("buckets", [((8, 2), (8, 4)), ((512, 2),), ((8, 0),)])
 def test_invalid_buckets_are_refused(policy, params, buckets):
     with pytest.raises(ValueError, match="sampler.buckets"):
         make_sampler(policy, params, buckets=buckets)
