@@ -62,6 +62,7 @@ def learning_rate_at(
             f"{warmup_steps}: raise total_steps or lower warmup_steps"
         )
     # whole numbers above 2**31 do not fit JAX's integers
+    learning_rate, final_fraction = float(learning_rate), float(final_fraction)
     step = jnp.asarray(float(step) if isinstance(step, int) else step, jnp.float32)
     warmup = jnp.minimum(1.0, (step + 1.0) / float(max(warmup_steps, 1)))
     if schedule == "constant":

@@ -216,8 +216,9 @@ def find_tensors(directory: pathlib.Path) -> dict[str, StoredTensor]:
             )
     missing = [name for name in file_names if not (directory / name).is_file()]
     if missing:
+        named = ", ".join(limits.shorten(name) for name in missing[:3])
         raise FileNotFoundError(
-            f"{directory} has no {', '.join(missing[:3])}{', ...' if len(missing) > 3 else ''}. A "
+            f"{directory} has no {named}{', ...' if len(missing) > 3 else ''}. A "
             f"Hugging Face directory holds {SINGLE_FILE}, or the files named in {INDEX_FILE}; finish "
             "its download, or convert other weight formats to safetensors first."
         )

@@ -108,8 +108,9 @@ def find(model: str, adapted_by: Sequence[pathlib.Path] = ()) -> ModelSource:
         if model in PRESETS:
             return ModelSource(model, "preset", None, PRESETS[model])
         if not _HUB_ID.fullmatch(model):
+            named = model if model.isprintable() else limits.shorten(model)
             raise ValueError(
-                f"--model={model} is no existing path, no preset ({', '.join(PRESETS)}) and no hub "
+                f"--model={named} is no existing path, no preset ({', '.join(PRESETS)}) and no hub "
                 "id of the form organisation/name"
             )
         path = download(model)

@@ -185,7 +185,7 @@ def test_the_error_for_an_incomplete_file_names_it(tmp_path):
 def test_the_error_for_a_missing_part_of_a_split_checkpoint_names_it(tmp_path):
     shutil.copytree(GOLDEN / "llama", tmp_path / "llama")
     (tmp_path / "llama" / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match="has no model-00002-of-00002"):
+    with pytest.raises(FileNotFoundError, match="has no 'model-00002-of-00002"):
         load_hf(tmp_path / "llama", golden_policy("llama"))
 
 

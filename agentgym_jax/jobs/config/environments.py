@@ -5,6 +5,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
+from agentgym_jax import limits
 from agentgym_jax.client.actions import ActionFormat
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.in_process import SHIPPED
@@ -114,7 +115,9 @@ def parse_settings(section: Mapping[str, Any]) -> dict[str, EnvironmentSettings]
     settings = {}
     for name, options in section.items():
         if not isinstance(options, Mapping):
-            raise ConfigError(f"config.environments.{name}={options!r}: expected a section")
+            raise ConfigError(
+                f"config.environments.{name}={limits.shorten(options)}: expected a section"
+            )
         settings[name] = call(EnvironmentSettings, f"environments.{name}", options)
         for use in ("train", "eval"):
             if use == "eval" or options[use]:
