@@ -167,7 +167,7 @@ class _Served:
     def __init__(self, backend: Backend):
         self._backend = backend
         self._unknown: set[str] = set()  # unknown fields that were logged
-        self._encoding = asyncio.Lock()
+        self._encoding: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
         self.registry = prometheus_client.CollectorRegistry()
         make = {"registry": self.registry}
         self._prompt = prometheus_client.Counter(
@@ -363,12 +363,13 @@ class _Served:
 
         Requests are read and encoded one after another, in the order of arrival.
         """
-        async with self._encoding:
+        loop = asyncio.get_running_loop()
+        if loop not in self._encoding:  # a trainer starts its server for every rollout
+            self._encoding = {loop: asyncio.Lock()}
+        async with self._encoding[loop]:
             worker = concurrent.futures.ThreadPoolExecutor(1, "request")
             try:
-                return await asyncio.get_running_loop().run_in_executor(
-                    worker, function, *arguments
-                )
+                return await loop.run_in_executor(worker, function, *arguments)
             finally:
                 worker.shutdown(wait=False)
 

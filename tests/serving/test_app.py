@@ -372,3 +372,12 @@ def test_requests_need_the_token(tokenizer):
             server.client(key="wrong").models.list()
         assert server.web.get("/metrics").status_code == 401
         assert server.web.get("/health").status_code == 200
+
+
+def test_requests_that_wait_for_each_other_are_answered_in_every_event_loop():
+    served = app._Served(FakeBackend())
+
+    async def ask():
+        return await asyncio.gather(*(served._run(lambda: 1) for _ in range(3)))
+
+    assert asyncio.run(ask()) == asyncio.run(ask()) == [1, 1, 1]
