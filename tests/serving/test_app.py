@@ -374,8 +374,8 @@ def test_requests_need_the_token(tokenizer):
         assert server.web.get("/health").status_code == 200
 
 
-def test_requests_that_wait_for_each_other_are_answered_in_every_event_loop():
-    served = app._Served(FakeBackend())
+def test_requests_that_wait_for_each_other_are_answered_in_every_event_loop(tokenizer):
+    served = app._Served(FakeBackend(tokenizer))
 
     async def ask():
         return await asyncio.gather(*(served._run(lambda: 1) for _ in range(3)))
