@@ -160,8 +160,9 @@ def describe_leakage(leakage: Mapping[str, Any]) -> list[str]:
         "same_observation": "begin with a text that training has seen under another id",
     }
     if leakage["source"] is None:
-        told = "are of the manifest's training split; what this agent was trained on is unknown"
-        texts = {"train_split": told} | texts
+        texts = {
+            "train_split": "are of the manifest's training split; the training of this agent is unknown"
+        } | texts
     found = [
         f"{leakage[key]['count']} evaluated tasks {text}, such as {leakage[key]['items'][0]}"
         for key, text in texts.items()

@@ -194,7 +194,7 @@ def build_agent(
         options,
         policy=model.decode_policy,
         stop_ids=stop_ids,
-        truncates=settings.sampling.is_truncated or settings.program is not None,
+        truncates=settings.sampling.is_truncated,  # also of agent programs: the config decides
     )
     if settings.program is not None:
         programs = _collect_programs(settings, settings.program, model, environments, sampler)

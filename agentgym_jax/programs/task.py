@@ -11,7 +11,7 @@ from typing import Any
 
 import urllib3
 
-from agentgym_envs.base.protocol import LARGEST_NUMBER, is_solved
+from agentgym_envs.base.protocol import LARGEST_NUMBER, is_solved, plain_number
 
 TASK_VARIABLE = "AGENTGYM_TASK"  # environment variable with the task of a command, as JSON
 
@@ -135,7 +135,7 @@ def parse_result(value: Any) -> ProgramResult:
     if value is None:
         return ProgramResult(None, False)
     entries = value if isinstance(value, Mapping) else {"reward": value}
-    reward, success = _plain(entries.get("reward")), _plain(entries.get("success"))
+    reward, success = plain_number(entries.get("reward")), plain_number(entries.get("success"))
     is_number = isinstance(reward, int | float) and abs(reward) <= LARGEST_NUMBER
     if not is_number or success not in (None, 0, 1) or set(entries) - {"reward", "success"}:
         raise ValueError(
@@ -143,9 +143,3 @@ def parse_result(value: Any) -> ProgramResult:
             '{"reward": number, "success": true or false}, or None'
         )
     return ProgramResult(float(reward), is_solved(reward) if success is None else bool(success))
-
-
-def _plain(value: Any) -> Any:
-    """Converts a number of an array library to one of Python; returns other values unchanged."""
-    is_one = getattr(value, "size", 0) == 1 and hasattr(value, "dtype")
-    return value.item() if is_one else value

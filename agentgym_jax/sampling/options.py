@@ -67,8 +67,8 @@ def episode_key(
 def default_buckets(rows: int, cache_length: int) -> tuple[tuple[int, int], ...]:
     """Returns shapes of the prefill programs for this device, `(tokens, slices)`.
 
-    A GPU or TPU reads all weights in every call, and observations are short: one length of short
-    slices leaves the fewest positions empty. A CPU is faster with long slices of long prompts.
+    Observations are short, and a GPU or TPU reads all weights in every call: one program for short
+    slices leaves few positions empty and needs few calls.
     """
     if get_platform() == "cpu":
         lengths = ((64, 16), (256, 8), (1024, 2))

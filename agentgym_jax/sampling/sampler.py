@@ -90,7 +90,7 @@ class Sampler:
           return_after_finished: Number of finished turns after which a decode call returns early.
           stop_ids: Tokens that end a turn.
           truncates: False if no episode sets top-k or top-p. The decode program then has no branch
-            for them; a GPU would wait for the host at the branch in every step.
+            for them, whose condition a GPU program would read on the host in every step.
         """
         self._shards = 1 if policy.layout is None else policy.layout.shards("batch")
         if rows % self._shards:

@@ -167,7 +167,7 @@ class _Served:
     def __init__(self, backend: Backend):
         self._backend = backend
         self._unknown: set[str] = set()  # unknown fields that were logged
-        self._encoding: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
+        self._worker = concurrent.futures.ThreadPoolExecutor(1, "request")
         self.registry = prometheus_client.CollectorRegistry()
         make = {"registry": self.registry}
         self._prompt = prometheus_client.Counter(
@@ -364,14 +364,7 @@ class _Served:
         Requests are read and encoded one after another, in the order of arrival.
         """
         loop = asyncio.get_running_loop()
-        if loop not in self._encoding:  # a trainer starts its server for every rollout
-            self._encoding = {loop: asyncio.Lock()}
-        async with self._encoding[loop]:
-            worker = concurrent.futures.ThreadPoolExecutor(1, "request")
-            try:
-                return await loop.run_in_executor(worker, function, *arguments)
-            finally:
-                worker.shutdown(wait=False)
+        return await loop.run_in_executor(self._worker, function, *arguments)
 
     def _parse(self, kind: type[Any], raw: bytes) -> Any:
         """Returns a request; raises RequestError for a wrong field or another model."""

@@ -15,7 +15,8 @@ Metrics = Mapping[str, float]
 Action = Literal["off", "warn", "skip", "stop"]
 Steps = Annotated[int, Range(1, unit="steps")]
 _PAGE = "docs/troubleshooting.md"
-# Below these values of the first two rollouts, runs in experiments/ learned nothing or little.
+# Our choice. Runs in experiments/ that learned started with at least 0.34 nats. In three runs that
+# started with 0.06 nats or less, success did not rise.
 _START_STEPS = 2
 _START_ENTROPY = 0.1  # nats per sampled token
 _START_INFORMATIVE = 0.25  # share of the groups
@@ -144,7 +145,7 @@ def _act(options: GuardSettings, texts: Mapping[str, str]) -> list[Finding]:
 
 
 def _describe_start(history: History, metrics: Metrics) -> str:
-    """Returns what the first rollouts lack, with the remedy; empty if nothing is lacking."""
+    """Returns the faults of the first rollouts and their remedies; empty without a fault."""
     groups = metrics.get("rollout/groups", 0.0)
     informative = metrics.get("rollout/informative_groups", groups)
     entropy = statistics.fmean(history.entropies)

@@ -103,6 +103,16 @@ def is_solved(score: float, success_score: float = 1.0) -> bool:
     return score >= success_score - SCORE_TOLERANCE * abs(success_score)
 
 
+def plain_number(value: Any) -> Any:
+    """Converts a number of numpy or another array library to Python's; returns others unchanged."""
+    if not hasattr(value, "item") or not hasattr(value, "dtype"):
+        return value
+    try:
+        return value.item()
+    except (TypeError, ValueError):  # an array with several numbers
+        return value
+
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

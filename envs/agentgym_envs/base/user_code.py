@@ -17,7 +17,7 @@ from agentgym_envs.base.environment import (
     SimulatorLost,
     StepResult,
 )
-from agentgym_envs.base.protocol import LARGEST_NUMBER, clean_text
+from agentgym_envs.base.protocol import LARGEST_NUMBER, clean_text, plain_number
 
 _Argument = TypeVar("_Argument")
 
@@ -55,7 +55,7 @@ def play(method: Callable[[_Argument], StepResult], argument: _Argument) -> Step
         raise BadResult(method, "the result", f"is {_shown(result)}, expected a StepResult")
     if not isinstance(result.observation, str):
         raise BadResult(method, "observation", f"is {_shown(result.observation)}, expected a text")
-    done = _plain(result.done)
+    done = plain_number(result.done)
     if type(done) is not bool:
         problem = f"is {_shown(result.done)}, expected True or False; write bool(...)"
         raise BadResult(method, "done", problem)
@@ -148,7 +148,7 @@ def _definition(method: Callable[..., Any]) -> str:
 
 
 def _number(method: Callable[..., Any], field: str, value: Any) -> float:
-    number = _plain(value)
+    number = plain_number(value)
     if isinstance(number, int):
         number = int(number)
     elif isinstance(number, float):
@@ -165,16 +165,6 @@ def _text(method: Callable[..., Any], field: str, value: Any) -> str:
     if not isinstance(value, str):
         raise BadResult(method, field, f"is {_shown(value)}, expected a text")
     return clean_text(str(value))
-
-
-def _plain(value: Any) -> Any:
-    """Converts a number of an array library to one of Python; returns other values unchanged."""
-    if not hasattr(value, "item") or not hasattr(value, "dtype"):
-        return value
-    try:
-        return value.item()
-    except (TypeError, ValueError):  # an array with several numbers
-        return value
 
 
 def _shown(value: Any) -> str:
