@@ -167,7 +167,7 @@ class _Served:
     def __init__(self, backend: Backend):
         self._backend = backend
         self._unknown: set[str] = set()  # unknown fields that were logged
-        self._worker = concurrent.futures.ThreadPoolExecutor(1, "request")
+        self._loop_lock: tuple[Any, asyncio.Lock] = (None, asyncio.Lock())  # event loop and its lock
         self.registry = prometheus_client.CollectorRegistry()
         make = {"registry": self.registry}
         self._prompt = prometheus_client.Counter(
@@ -364,7 +364,15 @@ class _Served:
         Requests are read and encoded one after another, in the order of arrival.
         """
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._worker, function, *arguments)
+        if self._loop_lock[0] is not loop:  # a trainer starts its server for every rollout
+            self._loop_lock = (loop, asyncio.Lock())
+        async with self._loop_lock[1]:
+            # A thread that outlived the server would keep the process from ending.
+            worker = concurrent.futures.ThreadPoolExecutor(1, "request")
+            try:
+                return await loop.run_in_executor(worker, function, *arguments)
+            finally:
+                worker.shutdown(wait=False)
 
     def _parse(self, kind: type[Any], raw: bytes) -> Any:
         """Returns a request; raises RequestError for a wrong field or another model."""
