@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import heapq
+import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -108,20 +109,61 @@ def from_file(
     """
 
     def parse(row: Any, place: str) -> Task:
-        row = row if isinstance(row, Mapping) else {"item_id": str(row)}
-        item_id = field(row, "item_id", str, place)
-        name, _, index = canonical_item_id(item_id).rpartition("_")
-        if name != environment or not index.isdecimal():
+        task = _parse_task(row, place)
+        if task.environment != environment:
             raise ValueError(
-                f"{place}: field 'item_id': {item_id!r} is not a task of {environment}"
+                f"{place}: field 'item_id': {task.item_id!r} is not a task of {environment}"
             )
-        group = field(row, "group", str, place) if "group" in row else environment
-        return Task(environment, int(index), group)
+        return task
 
     found: dict[int, Task] = {}
     for task in read_rows(path, parse, bad=bad, what="task"):
         found.setdefault(task.data_idx, task)
     return list(found.values())
+
+
+def _parse_task(row: Any, place: str) -> Task:
+    row = row if isinstance(row, Mapping) else {"item_id": str(row)}
+    item_id = field(row, "item_id", str, place)
+    name, _, index = canonical_item_id(item_id).rpartition("_")
+    if not index.isdecimal():
+        raise ValueError(f"{place}: field 'item_id': {item_id!r} is not NAME_NUMBER")
+    group = field(row, "group", str, place) if "group" in row else name
+    return Task(name, int(index), group)
+
+
+def from_item_files(
+    environment: str, manifest: Sequence[Mapping[str, Any]], *, path: str
+) -> list[Task]:
+    """Returns the tasks of an environment in a folder of item ids, as AgentGym-RL publishes them.
+
+    The folder has `.json` files of ids, at any depth and of any environments. A task can be in a
+    file of its category and in one of its environment; the file with fewer of the environment's
+    tasks is its group.
+    """
+    folder = pathlib.Path(path)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"tasks of {environment}: {path} is no folder of item ids")
+    files = {
+        file: read_rows(file, _parse_task, bad="fatal", what="task")
+        for file in sorted(folder.rglob("*.json"))
+    }
+    own = {
+        file: [task for task in tasks if task.environment == environment]
+        for file, tasks in files.items()
+    }
+    found: dict[int, Task] = {}
+    for file in sorted(own, key=lambda file: len(own[file])):
+        for task in own[file]:
+            group = file.stem.removeprefix(f"{environment}_")
+            found.setdefault(task.data_idx, dataclasses.replace(task, group=group))
+    if not found:
+        names = sorted({task.environment for tasks in files.values() for task in tasks})
+        raise ValueError(
+            f"tasks of {environment}: the {len(files)} .json files of {path} have none; their "
+            f"tasks are of {', '.join(names[:10]) or 'no environment'}"
+        )
+    return sorted(found.values(), key=lambda task: (task.group, task.data_idx))
 
 
 def from_suite(
@@ -162,6 +204,7 @@ SELECTIONS: Mapping[str, Callable[..., list[Task]]] = {
     "split": from_split,
     "suite": from_suite,
     "file": from_file,
+    "items": from_item_files,
 }
 
 

@@ -2,6 +2,7 @@ r"""Scores an agent on AgentGym-RL's suite of 27 tasks, in the environments that
 
   python -m agentgym_jax.evaluate --config=configs/eval/suite.py --workdir=DIR --model=M
   python -m agentgym_jax.evaluate --config=configs/eval/suite.py --workdir=DIR --model=expert --environments=textcraft,babyai
+  python -m agentgym_jax.evaluate --config=configs/eval/suite.py:items=FOLDER --workdir=DIR --model=M
 
 Needs: no running server (the command starts one). For sciworld: the extra [sciworld] and Java. For
 searchqa: the extra [search] and the paper's question sets in FlashRAG's layout with a corpus or a
@@ -38,7 +39,8 @@ def get_config(arg=None):
 
     Options: smoke (one item per sub-task, two turns); limit=N items per sub-task; samples=N;
     greedy=false; environments=textcraft+babyai (default: all installed ones); questions, corpus,
-    retriever (of searchqa); deployment (of webarena).
+    retriever (of searchqa); deployment (of webarena); items=FOLDER, which has the paper's item ids
+    (AgentGym/AgentGym-RL-Data-ID) in place of the suite's items.
     """
     opt = common.parse(
         arg,
@@ -51,7 +53,10 @@ def get_config(arg=None):
         corpus="",
         retriever="",
         deployment="",
+        items="",
     )
+    if opt["items"] and (opt.smoke or opt.limit):
+        raise ValueError("items=FOLDER evaluates all items of the folder: leave out smoke and limit")
     data = {name: opt[name] for name in ("questions", "corpus", "retriever") if opt[name]}
     options = dict(searchqa=data, webarena=dict(deployment=opt.deployment))
     if opt.environments == "installed":
@@ -66,7 +71,11 @@ def get_config(arg=None):
     c.environments = {
         name: common.environment(
             options=options[name] if name in options else {},
-            eval=dict(kind="suite", subtasks=(), limit=1 if opt.smoke else opt.limit),
+            eval=(
+                dict(kind="items", path=opt["items"])
+                if opt["items"]
+                else dict(kind="suite", subtasks=(), limit=1 if opt.smoke else opt.limit)
+            ),
             eval_max_turns=2 if opt.smoke else SUITE[name].max_turns,
         )
         for name in names

@@ -110,11 +110,28 @@ def test_rows_name_the_groups_of_their_tasks(tmp_path):
     assert [(task.data_idx, task.group) for task in found] == [(4, "maze"), (2, "wide")]
 
 
+def test_item_files_of_a_folder_name_the_groups_of_their_tasks(tmp_path):
+    for name, ids in {"maze_test": [1, 2, 3, 4], "maze_wide": [4, 2], "Tall": [3]}.items():
+        as_json(tmp_path / name, [{"item_id": f"maze_{i}"} for i in ids])
+    as_json(tmp_path / "babyai_test", [{"item_id": "babyai_1"}])
+    found = tasks.from_item_files("maze", (), path=str(tmp_path))
+    assert [(task.data_idx, task.group) for task in found] == [
+        (3, "Tall"),
+        (1, "test"),
+        (2, "wide"),
+        (4, "wide"),
+    ]
+    with pytest.raises(ValueError, match="4 .json files of .* have none; .* of babyai, maze"):
+        tasks.from_item_files("textcraft", (), path=str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="no folder of item ids"):
+        tasks.from_item_files("maze", (), path=str(tmp_path / "missing"))
+
+
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
         ({"item_id": "webshop_4"}, "field 'item_id': 'webshop_4' is not a task of babyai"),
-        ({"item_id": "babyai_x"}, "field 'item_id': 'babyai_x'"),
+        ({"item_id": "babyai_x"}, "field 'item_id': 'babyai_x' is not NAME_NUMBER"),
         ({"id": 4}, "field 'item_id' is missing"),
         ({"item_id": "babyai_2", "group": 3}, "field 'group' is int, expected str"),
     ],

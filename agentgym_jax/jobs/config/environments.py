@@ -14,7 +14,7 @@ from agentgym_jax.data import tasks as selection
 from agentgym_jax.jobs.config.sections import ConfigError, call, check, kind_of
 from agentgym_jax.limits import OneOf, Range
 
-_OWN_TASKS = ("residues", "file")  # selections that need no manifest of a server
+_OWN_TASKS = ("residues", "file", "items")  # selections that need no manifest of a server
 
 Turns = Annotated[int, Range(0, unit="turns")]
 
