@@ -29,7 +29,7 @@ def time_of_a_step(run: Run) -> str:
     shares = visible_time_shares(run)[1] if run.has("time/iteration_s") else {}
     means = {label: float(values.mean()) for label, values in shares.items()}
     largest = sorted(means, key=means.__getitem__, reverse=True)[:_LARGEST_PARTS]
-    return ", ".join(f"{label} {100 * means[label]:.0f} %" for label in largest)
+    return ", ".join(f"{label} {100 * means[label]:.0f}\u00a0%" for label in largest)
 
 
 def _seconds(run: Run) -> float:

@@ -69,7 +69,8 @@ function areaPath(s, x, y) {
  * series: [{label, steps, values, nonfinite}]; `nonfinite` has steps without a finite value.
  * onStep is called with the clicked step.
  */
-function chart({ title, unit, series, isStacked, onStep }) {
+function chart({ title, unit, series: given, isStacked, onStep }) {
+  const series = paired(given);
   const shown = isStacked ? stacked(series) : series;
   const { width, height, left, right, top, bottom } = CHART;
   const [first, last] = extent(series.flatMap(stepsOf));
@@ -103,12 +104,21 @@ function chart({ title, unit, series, isStacked, onStep }) {
 function curve(s, i, x, y) {
   const colour = colourOf(s, i);
   if (s.isStepped) return svg("path", { class: `line stepped ${colour}`, d: stairs(s, x, y) });
-  const line = svg("path", { class: `line ${colour}`, d: path(s.steps, s.values, x, y, s.nonfinite) });
+  const line = svg("path", { class: `line${s.isDashed ? " dashed" : ""} ${colour}`, d: path(s.steps, s.values, x, y, s.nonfinite) });
   if (s.steps.length > 30) return line;
   const dots = s.steps.map((t, k) => svg("circle", { class: `dot ${colour}`, cx: x(t), cy: y(s.values[k]), r: 2.5 }));
   const bars = (s.intervals || []).map(([step, low, high]) =>
     svg("line", { class: `bar ${colour}`, x1: x(step), x2: x(step), y1: y(low), y2: y(high) }));
   return [line, bars, dots];
+}
+
+/** Gives a series such as `maze, greedy` the colour of the series `maze`, and dashes. */
+function paired(series) {
+  const places = new Map(series.map((s, i) => [s.label, i]));
+  return series.map((s) => {
+    const partner = places.get(s.label.replace(/, [^,]*$/, ""));
+    return partner === undefined || series[partner] === s ? s : { ...s, colour: partner, isDashed: true };
+  });
 }
 
 function colourOf(s, i) {
@@ -158,7 +168,7 @@ function logTicks({ low, high }) {
 
 function legend(series) {
   return el("ul", { class: "legend" }, series.map((s, i) =>
-    el("li", {}, el("span", { class: `swatch ${colourOf(s, i)}`, "aria-hidden": "true" }), s.label,
+    el("li", {}, el("span", { class: `swatch${s.isDashed ? " dashed" : ""} ${colourOf(s, i)}`, "aria-hidden": "true" }), s.label,
       (s.nonfinite || []).length ? ` (× ${notFinite(s)})` : null)));
 }
 
