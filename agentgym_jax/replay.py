@@ -128,11 +128,13 @@ def write(result: Replay, target: pathlib.Path, table: pathlib.Path) -> None:
 
 
 def show(result: Replay, target: pathlib.Path) -> None:
-    """Prints the table, and for a single continuation its comparison with the record."""
+    """Prints the table, or the comparison of a single continuation with the record."""
     console, recorded = open_console(), result.recorded
-    title = f"{recorded.name}, {recorded.trajectory.item_id}: success in %"
-    console.print(credit_table(title, result.document()["turns"]))
-    if len(result.continuations) == 1:
+    title = f"{recorded.name}, {recorded.trajectory.item_id}"
+    if len(result.continuations) > 1:
+        console.print(credit_table(f"{title}: success in %", result.document()["turns"]))
+    else:
+        console.print(title, soft_wrap=True)
         _, found = result.continuations[0]
         is_same = found.tokens.tolist() == recorded.trajectory.tokens.tolist()
         tokens = "the same tokens as recorded" if is_same else "other tokens than recorded"

@@ -23,10 +23,12 @@ class Dropped:
     without_loss: int  # left out because they have no token to imitate, possibly after truncation
 
     def __str__(self) -> str:
-        return (
-            f"{self.truncated} were cut to a row, {self.too_long} left out as longer than a row, "
-            f"{self.without_loss} left out without a token to imitate"
-        )
+        counts = {
+            "were cut to a row": self.truncated,
+            "left out as longer than a row": self.too_long,
+            "left out without a token to imitate": self.without_loss,
+        }
+        return ", ".join(f"{count} {words}" for words, count in counts.items() if count)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +107,9 @@ def batches(
     if not sequences:
         raise ValueError(f"none of {len(encoded)} conversations can be trained on: {dropped}")
     if any(dataclasses.astuple(dropped)):
-        logging.warning("of %d conversations %s", len(encoded), dropped)
+        is_wanted = too_long == "truncate" and not dropped.without_loss
+        level = logging.INFO if is_wanted else logging.WARNING
+        logging.log(level, "of %d conversations %s", len(encoded), dropped)
     lengths = [len(sequence.tokens) for sequence in sequences]
     plan = _plan(lengths, row_length=row_length, rows=rows, seed=seed, epochs=epochs, steps=steps)
     kept_importance = [importance[i] for i in kept]

@@ -113,6 +113,14 @@ class _Phase:
     started: float  # time.monotonic()
     next_line_s: float = _PLAIN_PHASE_SECONDS  # seconds since `started`, for plain mode
 
+    def times(self, now: float) -> str:
+        """Returns the time gone and, once a part is done, an estimate of the time left."""
+        gone = now - self.started
+        if not 0 < self.done < self.total:
+            return format_duration(gone)
+        left = gone * (self.total - self.done) / self.done
+        return f"{format_duration(gone)}, {format_duration(left)} left"
+
 
 def open_console(
     stream: IO[str] | None = None, *, is_terminal: bool | None = None, width: int | None = None
@@ -219,7 +227,7 @@ class RunConsole:
                 phase.next_line_s *= 2
             self._phase = phase
         if is_new or is_due:
-            duration = "" if is_new else format_duration(elapsed)
+            duration = "" if is_new else phase.times(now)
             parts = [name, f"{done}/{total}" if done else "", duration, note]
             self._write_plain("  " + "  ".join(filter(None, parts)))
 
@@ -280,7 +288,7 @@ class RunConsole:
             bars = [("steps", self._done, self._total_steps, gone)]
             if self._phase is not None:
                 phase = self._phase
-                note = f"{format_duration(now - phase.started)}  {phase.note}"
+                note = f"{phase.times(now)}  {phase.note}"
                 bars.append((phase.name, phase.done, phase.total, note))
             width = self._console.width
             parts = [_header(self._title, self._facts), _bars(bars, min(28, width // 4))]

@@ -78,10 +78,10 @@ def test_a_long_phase_logs_lines_at_doubling_intervals(monkeypatch):
     lines = plain_run(use).splitlines()[3:]
     assert lines == [
         "  warm start",
-        "  warm start  15/300  15s",
-        "  warm start  30/300  30s",
-        "  warm start  60/300  1m00s",
-        "  warm start  120/300  2m00s",
+        "  warm start  15/300  15s, 4m45s left",
+        "  warm start  30/300  30s, 4m30s left",
+        "  warm start  60/300  1m00s, 4m00s left",
+        "  warm start  120/300  2m00s, 3m00s left",
     ]
 
 
