@@ -131,6 +131,13 @@ def test_the_error_for_an_invalid_value_names_its_key(path, value, message):
     assert message in str(error.value)
 
 
+def test_one_error_names_all_values_that_contradict_each_other():
+    config = changed("learner.mini_batches", 7)
+    config["sampling"]["top_k"] = 5
+    with pytest.raises(ConfigError, match=r"mini_batches=7 does not divide[^\n]*\n.*top_k"):
+        rl.parse(config)
+
+
 def test_held_out_takes_the_tasks_and_limits_of_a_training_config():
     trained = load("rl.bandit")
     assert trained["environments"]["bandit"]["weights"]

@@ -1,7 +1,7 @@
 """Checked config of job `rl`."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -139,104 +139,109 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
 
 
 def _check_consistency(s: RLSettings) -> None:
-    """Checks conditions on several sections together."""
+    """Checks conditions on several sections together; the error names all that do not hold."""
+    if found := [*_conflicts(s), *_overlap_conflicts(s)]:
+        raise ConfigError("\n".join(found))
+    check_training_samples(s.sampling, "learner", s.learner.row_length)
+    call(make_optimizer, "optimizer", s.optimizer, total_steps=policy_updates(s))
+    if s.critic is not None:
+        options = s.critic.optimizer
+        call(make_optimizer, "algorithm.critic.optimizer", options, total_steps=total_updates(s))
+
+
+def _conflicts(s: RLSettings) -> Iterator[str]:
+    """Yields a message for every condition that does not hold."""
     if s.algorithm.row.needs_groups and s.rollout.group_size < 2:
-        raise ConfigError(
+        yield (
             f"config.rollout.group_size={s.rollout.group_size}: this algorithm compares episodes "
             "of one task and needs at least 2"
         )
     if s.algorithm.zero_variance != "keep" and s.rollout.group_size < 2:
-        raise ConfigError(
+        yield (
             f"config.algorithm.zero_variance={s.algorithm.zero_variance!r} would leave out every "
             "episode: with config.rollout.group_size=1 no group has variance"
         )
     if s.rollout.reward == NO_REWARD and not s.controllers.uses_kl_reward:
-        raise ConfigError(
+        yield (
             "config.rollout.reward='none' leaves no reward: set config.algorithm.kl_reward, as in "
             "common.distill()"
         )
     if s.algorithm.name == "distill" and not s.controllers.uses_kl_reward:
-        raise ConfigError(
+        yield (
             "config.algorithm.kl_reward.kind='none': 'distill' learns from the divergence alone; "
             "set kind='fixed' with coef=1.0"
         )
     if s.reference is not None and not s.needs_reference:
-        raise ConfigError(
+        yield (
             f"config.reference.source={s.reference.source!r} has no effect: neither "
             "config.algorithm.kl_coef nor config.algorithm.kl_reward measures a divergence"
         )
     if s.controllers.curriculum.candidates > 1 and s.rollout.group_size < 2:
-        raise ConfigError(
+        yield (
             "config.rollout.curriculum.kind='success_rate' prefers tasks whose episodes differ in "
             "success, so config.rollout.group_size must be at least 2; got 1"
         )
     if s.resamples and (not s.algorithm.row.needs_groups or s.controllers.uses_kl_reward):
-        raise ConfigError(
+        yield (
             "config.algorithm.zero_variance='resample' needs an algorithm that compares the "
             "episodes of a group, and no kl_reward: with it the returns of a group always differ"
         )
     corrects = s.algorithm.correction["kind"] not in ("none", *MASKS)
     if corrects and s.algorithm.old_logprobs_from == "sampler":
-        raise ConfigError(
+        yield (
             "config.algorithm.correction: with config.algorithm.old_logprobs_from='sampler' the ratio "
             "of the loss already corrects; set it to 'learner' or the kind to 'none'"
         )
     updates = updates_before(s, 1)
     if s.algorithm.row.ratio == "none" and (updates > 1 or s.rollout.max_off_policy_steps):
-        raise ConfigError(
+        yield (
             "config.algorithm: the loss of this algorithm has no ratio, so it needs one update per "
             "step by the weights that sampled. Set config.learner.epochs=1, "
             "config.learner.mini_batches=1 and config.rollout.max_off_policy_steps=0; got "
             f"epochs={s.learner.epochs}, mini_batches={s.learner.mini_batches}, "
             f"max_off_policy_steps={s.rollout.max_off_policy_steps}"
         )
-    _check_overlap(s)
     if s.rollout.truncation == "bootstrap" and s.critic is None:
-        raise ConfigError(
+        yield (
             "config.rollout.truncation='bootstrap' asks a critic for the value of a cut "
             "episode, and this algorithm has none; use 'fail' or 'mask', or ppo"
         )
     if s.rollout.truncation == "bootstrap" and s.rollout.overlong["kind"] != "none":
-        raise ConfigError(
+        yield (
             "config.rollout.overlong is taken off at the end of an episode, which a cut one has not "
             "reached with truncation='bootstrap'; set kind='none' or truncation='fail'"
         )
     if s.rollout.tasks_per_step % s.learner.mini_batches:
-        raise ConfigError(
+        yield (
             f"config.learner.mini_batches={s.learner.mini_batches} does not divide "
             f"config.rollout.tasks_per_step={s.rollout.tasks_per_step}"
         )
-    check_training_samples(s.sampling, "learner", s.learner.row_length)
     if s.sampling.top_k or s.sampling.top_p < 1:
-        raise ConfigError(
+        yield (
             "config.sampling: top_k and top_p must be off (0 and 1) in training, because the "
             "learner's log-probabilities are those of the whole distribution"
         )
-    call(make_optimizer, "optimizer", s.optimizer, total_steps=policy_updates(s))
-    if s.critic is not None:
-        options = s.critic.optimizer
-        call(make_optimizer, "algorithm.critic.optimizer", options, total_steps=total_updates(s))
     if s.tokenizer.source == "train" and (s.sft is None or not s.sft.demonstrations):
-        raise ConfigError("config.tokenizer.source='train' needs config.sft.demonstrations")
+        yield ("config.tokenizer.source='train' needs config.sft.demonstrations")
 
 
-def _check_overlap(s: RLSettings) -> None:
-    """Checks conditions on rollouts of several steps that overlap."""
+def _overlap_conflicts(s: RLSettings) -> Iterator[str]:
+    """Yields a message for every condition on overlapping rollouts that does not hold."""
     found = f"config.rollout.max_off_policy_steps={s.rollout.max_off_policy_steps}"
     if s.rollout.max_off_policy_steps <= 1:
         return
     if s.program is not None:
-        raise ConfigError(
+        yield (
             f"{found}: an agent program cannot pause for newer weights; set 0 or 1, or leave the "
             "section program out"
         )
     if s.resamples:
-        raise ConfigError(
+        yield (
             f"{found}: the tasks of later steps are drawn before algorithm.zero_variance='resample' "
             "knows how many it needs; set 0 or 1, or zero_variance to 'filter'"
         )
     if processes.count() > 1:
-        raise ConfigError(
+        yield (
             f"{found}: overlapping rollouts need a single process, and this run has "
             f"{processes.count()}; set 0 or 1"
         )
