@@ -52,6 +52,7 @@ SHAPES = {
     "30m": Shape(hidden=384, layers=6, heads=6, kv_heads=2, head=64, mlp=1024, vocab=32000),
     "0.5b": Shape(hidden=896, layers=24, heads=14, kv_heads=2, head=64, mlp=4864, vocab=151936),
     "1.5b": Shape(hidden=1536, layers=28, heads=12, kv_heads=2, head=128, mlp=8960, vocab=151936),
+    "7b": Shape(hidden=3584, layers=28, heads=28, kv_heads=4, head=128, mlp=18944, vocab=152064),
 }
 
 
