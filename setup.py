@@ -53,7 +53,8 @@ DEV = [
     "nbclient",
     "ipykernel",
     "pandas>=2.2",
-    "openai>=1.60",
+    "openai>=1.66",  # with the Responses API
+    "anthropic>=0.50",
 ]
 # The documentation as a site: mkdocs build --strict
 DOCS = ["mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10"]

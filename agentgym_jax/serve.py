@@ -1,4 +1,4 @@
-r"""Serves a model to programs that talk to an OpenAI-compatible endpoint.
+r"""Serves a model to programs that talk to an endpoint of OpenAI or Anthropic.
 
   python -m agentgym_jax.serve --model=runs/textcraft --port=8000
   curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' \
@@ -24,6 +24,7 @@ from agentgym_jax.jobs.serving import load_model, make_backend, make_sampler
 from agentgym_jax.serving.app import make_app
 from agentgym_jax.serving.http_server import HttpServer
 from agentgym_jax.startup import launch, prepare
+from agentgym_jax.text.tool_chat import REASONING_PARSERS, TOOL_PARSERS
 from agentgym_jax.web_access import read_token
 
 _MODEL = flags.DEFINE_string("model", None, "Run folder, Hugging Face directory or hub id.")
@@ -35,6 +36,15 @@ _WAITING = flags.DEFINE_integer("max_waiting", 256, "Requests that may wait; mor
 _DTYPE = flags.DEFINE_enum("dtype", "bfloat16", ["bfloat16", "float32"], "Type of the weights.")
 _TENSOR = flags.DEFINE_integer("tensor", 1, "Number of devices that share a layer.", 1)
 _STEPS = flags.DEFINE_integer("decode_steps", 16, "Tokens per decode call.", 1)
+_TOOLS = flags.DEFINE_enum(
+    "tool_parser",
+    "auto",
+    list(TOOL_PARSERS),
+    "Form of tool calls; auto: that of the chat template.",
+)
+_REASONING = flags.DEFINE_enum(
+    "reasoning_parser", "none", list(REASONING_PARSERS), "think: thinking is a separate field."
+)
 _TOKEN = flags.DEFINE_string(
     "token_variable", "", "Environment variable with a bearer token that requests need."
 )
@@ -54,7 +64,14 @@ def main(argv: list[str]) -> int:
     except (*USER_ERRORS, ValueError) as error:
         sys.stderr.write(f"\nagentgym_jax.serve: {error}\n")
         return 1
-    backend = make_backend(model, sampler, _MODEL.value, max_waiting=_WAITING.value)
+    backend = make_backend(
+        model,
+        sampler,
+        _MODEL.value,
+        max_waiting=_WAITING.value,
+        tool_parser=_TOOLS.value,
+        reasoning_parser=_REASONING.value,
+    )
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())

@@ -29,6 +29,7 @@ from agentgym_jax.rollout.agents import SampledRows
 from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.rollout.interface import EpisodeCollector
 from agentgym_jax.sampling.sampler import Sampler
+from agentgym_jax.serving.answers import AnswerForm
 from agentgym_jax.serving.engine import Engine
 from agentgym_jax.sharding import rewrap
 from agentgym_jax.text.tool_chat import ToolChat
@@ -221,7 +222,12 @@ def _collect_programs(
 ) -> ProgramCollector:
     """Returns the collector of an agent program; one program runs per row of the sampler."""
     engine = Engine(sampler, model.tokenizer.decode, max_waiting=_MAX_WAITING * sampler.rows)
-    encoder = ToolChat(model.renderer, model.tokenizer)
+    encoder = ToolChat(
+        model.renderer,
+        model.tokenizer,
+        tool_parser=program.tool_parser,
+        reasoning_parser=program.reasoning_parser,
+    )
     start: Start
     if program.function:
         start = functools.partial(FunctionProgram, load_function(program.function))
@@ -229,7 +235,7 @@ def _collect_programs(
         start = functools.partial(CommandProgram, program.command, variables=program.variables)
     return ProgramCollector(
         engine=engine,
-        gateway=Gateway(engine, model.tokenizer, tool_form=encoder.form),
+        gateway=Gateway(engine, model.tokenizer, answer_form=AnswerForm.of(encoder)),
         encoder=encoder,
         pool=environments.pool,
         environments=environments.texts,

@@ -56,12 +56,25 @@ def _make_sampler(model: Model, rows: int, context: int, decode_steps: int) -> S
     return sampler
 
 
-def make_backend(model: Model, sampler: Sampler, name: str, *, max_waiting: int) -> ModelBackend:
+def make_backend(
+    model: Model,
+    sampler: Sampler,
+    name: str,
+    *,
+    max_waiting: int,
+    tool_parser: str = "auto",
+    reasoning_parser: str = "none",
+) -> ModelBackend:
     """Returns the backend of a model and its engine, which does not run yet."""
     context = sampler.cache_length
     return ModelBackend(
         Engine(sampler, model.tokenizer.decode, max_waiting=max_waiting),
-        ToolChat(model.renderer, model.tokenizer),
+        ToolChat(
+            model.renderer,
+            model.tokenizer,
+            tool_parser=tool_parser,
+            reasoning_parser=reasoning_parser,
+        ),
         model.tokenizer,
         SamplingOptions(temperature=1.0, max_turn_tokens=context, max_tokens=context),
         model_name=name,

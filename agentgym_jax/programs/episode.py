@@ -30,7 +30,6 @@ from agentgym_jax.serving.requests import (
     Sampling,
     answer_name,
 )
-from agentgym_jax.serving.tool_calls import parse_tool_calls
 from agentgym_jax.text.tool_chat import ToolChat
 from agentgym_jax.trajectory import Outcome, Trajectory, Turn
 
@@ -194,9 +193,10 @@ class ProgramEpisode:
             )
         return answers.get(last)
 
-    def _contents(self, text: str) -> tuple[str, str]:
+    def _contents(self, text: str) -> tuple[str, ...]:
         """Returns the forms in which clients see the text of an answer."""
-        return text.strip(), parse_tool_calls(text, self.chat.form)[0].strip()
+        parts = [self.chat.form.read(text, has_tools=has_tools) for has_tools in (False, True)]
+        return text.strip(), *(part.text.strip() for part in parts)
 
     def submit_chat(
         self,
@@ -217,6 +217,10 @@ class ProgramEpisode:
         return self._submit(
             lambda own: self.chat.submit_tokens(prompt_ids, own, on_tokens), sampling
         )
+
+    def count_tokens(self, messages: Sequence[Any], tools: Sequence[Any]) -> int:
+        """Implements `requests.Chat.count_tokens`; counts as no request of the episode."""
+        return self.chat.count_tokens(messages, tools)
 
     def _submit(self, submit: Callable[[Sampling], Pending], sampling: Sampling) -> Pending:
         name = sampling.name or f"request {next(self._numbers)}"

@@ -13,12 +13,14 @@ from starlette.routing import Route
 
 from agentgym_jax.programs.episode import EpisodeEndedError, ProgramEpisode
 from agentgym_jax.serving import wire
-from agentgym_jax.serving.app import UnknownEpisodeError, make_app, read_body
+from agentgym_jax.serving.answers import AnswerForm
+from agentgym_jax.serving.app import make_app
+from agentgym_jax.serving.bodies import read_body
 from agentgym_jax.serving.engine import Engine
+from agentgym_jax.serving.errors import UnknownEpisodeError
 from agentgym_jax.serving.http_server import HttpServer
 from agentgym_jax.serving.requests import Chat, RequestError
 from agentgym_jax.text.tokenizer import Tokenizer
-from agentgym_jax.text.tool_chat import ToolForm
 
 _NAME_BYTES = 16  # random, so that no program can guess the address of another episode
 
@@ -30,7 +32,7 @@ class _ActRequest(wire.Body):
 
 
 class Gateway:
-    """HTTP server of all running episodes; implements `app.Backend`.
+    """HTTP server of all running episodes; implements `service.Backend`.
 
     Attributes:
       model_name: Name under which programs ask for the policy.
@@ -46,13 +48,13 @@ class Gateway:
         tokenizer: Tokenizer,
         host: str = "127.0.0.1",
         *,
-        tool_form: ToolForm | None = None,
+        answer_form: AnswerForm | None = None,
     ):
         """Creates the server; `serving` starts it on a free port of `host`.
 
-        `tool_form` is the form of tool calls in answers; None for the usual one.
+        `answer_form` is the form of the policy's answers; None for the usual one.
         """
-        self.tool_form = tool_form or ToolForm()
+        self.answer_form = answer_form or AnswerForm()
         self.context_length = engine.cache_length
         self._engine = engine
         self._tokenizer = tokenizer

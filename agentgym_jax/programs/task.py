@@ -75,12 +75,19 @@ class AgentTask:
         return cls(**json.loads(os.environ[TASK_VARIABLE]))
 
     def to_environ(self) -> dict[str, str]:
-        """Returns environment variables for a command; the `openai` package reads two of them."""
+        """Returns environment variables for a command; its client reads two of them."""
         return {
             TASK_VARIABLE: json.dumps(dataclasses.asdict(self)),
             "OPENAI_BASE_URL": self.base_url,
             "OPENAI_API_KEY": self.api_key,
+            "ANTHROPIC_BASE_URL": self.anthropic_url,
+            "ANTHROPIC_API_KEY": self.api_key,
         }
+
+    @property
+    def anthropic_url(self) -> str:
+        """Address of the endpoint for the `anthropic` package, which appends `/v1` to it."""
+        return self.base_url.removesuffix("/v1")
 
     def reset(self) -> str:
         """Starts the environment; returns its first observation."""

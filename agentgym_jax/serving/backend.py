@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from agentgym_jax.sampling.options import SamplingOptions
-from agentgym_jax.serving.app import UnknownEpisodeError
+from agentgym_jax.serving.answers import AnswerForm
 from agentgym_jax.serving.conversations import Conversations
 from agentgym_jax.serving.engine import Engine
+from agentgym_jax.serving.errors import UnknownEpisodeError
 from agentgym_jax.serving.requests import Chat
 from agentgym_jax.text.tokenizer import Tokenizer
-from agentgym_jax.text.tool_chat import ToolChat, ToolForm
+from agentgym_jax.text.tool_chat import ToolChat
 
 
 class ModelBackend:
@@ -32,7 +33,7 @@ class ModelBackend:
         self.model_name = model_name
         self.context_length = engine.cache_length
         self.engine = engine
-        self.tool_form = encoder.form or ToolForm()
+        self.answer_form = AnswerForm.of(encoder)
         self._tokenizer = tokenizer
         self._chat = Conversations(engine, encoder, defaults, _random_key, max_known=max_known)
 

@@ -9,16 +9,16 @@ tokens. A request with any other history starts a new sequence.
 import concurrent.futures
 import dataclasses
 import hashlib
-import json
-import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from agentgym_jax.limits import annotations, misfit
 from agentgym_jax.sampling.options import SamplingOptions
+from agentgym_jax.serving.answers import AnswerForm
+from agentgym_jax.serving.digests import Message, describe_fork, digests, extend, for_template
 from agentgym_jax.serving.engine import Answer, Engine, TokenSequence
 from agentgym_jax.serving.requests import (
     Generation,
@@ -28,12 +28,9 @@ from agentgym_jax.serving.requests import (
     RequestError,
     Sampling,
 )
-from agentgym_jax.serving.tool_calls import parse_tool_calls, read_json
-from agentgym_jax.text.tool_chat import ToolChat, ToolForm
+from agentgym_jax.text.tool_chat import ToolChat
 
-Message = Mapping[str, Any]
 _CANCEL_S = 60.0
-_SHOWN = 60  # characters of a message in the description of a rewritten history
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +58,7 @@ class Conversations:
     """Implements `requests.Chat` for one set of conversations. Thread-safe.
 
     Attributes:
-      form: Form of tool calls in answers.
+      form: Form of the answers.
       sequences: Sequences with a known answer in the order of their first answer, with the messages
         of each; without messages if the number of known answers is limited.
       answers: All answers by the names of their requests, in order; empty if their number is limited.
@@ -94,7 +91,7 @@ class Conversations:
         """
         self._engine = engine
         self._encoder = encoder
-        self.form = encoder.form or ToolForm()
+        self.form = AnswerForm.of(encoder)
         self._defaults = defaults
         self._make_key = make_key
         self._max_known = max_known
@@ -107,6 +104,7 @@ class Conversations:
         self._busy: dict[TokenSequence, Pending] = {}  # open request of each sequence
         self._is_closed = False
         self._encoded: _Encoded | None = None  # of the last request
+        self._counted: _Encoded | None = None  # last one that could be a fork
         self._count = 0
         self.sequences: dict[TokenSequence, tuple[Message, ...]] = {}
         self.answers: dict[str, Answer] = {}
@@ -124,26 +122,28 @@ class Conversations:
         if not messages:
             raise RequestError("messages is empty; give at least one", param="messages")
         options = self._options(sampling)
-        messages = [_for_template(message) for message in messages]
         self._on_request()
-        exact, loose = (
-            _digests(messages, tools, self.form, is_loose=is_loose) for is_loose in (False, True)
-        )
-        with self._lock:
-            found = self._find(exact[:-1], loose[:-1])
-        try:
-            encoded = self._encode(messages, tools, exact[-1], found)
-        except ValueError as error:
-            raise RequestError(str(error), param="messages") from error
+        messages, exact, loose = self._digests(messages, tools)
+        encoded = self._encode(messages, tools, exact, loose)
+        if encoded is not self._counted:  # of several choices, the first one counts
+            self._counted = encoded
+            self._count_fork(messages, encoded)
         sequence, pending = self._submit(
             encoded.known, encoded.chunks, options, sampling, on_tokens
         )
 
         def finish(answer: Message) -> None:
-            after = (_extend(d[-1], answer, self.form, is_loose=d is loose) for d in (exact, loose))
+            after = (extend(d[-1], answer, self.form, is_loose=d is loose) for d in (exact, loose))
             self._store(sequence, (*messages, answer), sampling.name, *after)
 
         return _after(pending, self._finisher(sequence, finish))
+
+    def count_tokens(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> int:
+        """Implements `Chat.count_tokens`."""
+        messages, exact, loose = self._digests(messages, tools)
+        encoded = self._encode(messages, tools, exact, loose)
+        before = 0 if encoded.known is None else encoded.known.length
+        return before + sum(map(len, encoded.chunks))
 
     def submit_tokens(
         self, prompt_ids: Sequence[int], sampling: Sampling, on_tokens: OnTokens | None = None
@@ -201,40 +201,57 @@ class Conversations:
                 return self._known[key]
         return None
 
+    def _digests(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
+    ) -> tuple[list[Message], list[bytes], list[bytes]]:
+        """Returns messages for the template, and their exact and loose digests."""
+        messages = [for_template(message, self.form) for message in messages]
+        exact, loose = (
+            digests(messages, tools, self.form, is_loose=is_loose) for is_loose in (False, True)
+        )
+        return messages, exact, loose
+
     def _encode(
         self,
         messages: Sequence[Message],
         tools: Sequence[Mapping[str, Any]],
-        digest: bytes,
-        found: _Known | None,
+        exact: Sequence[bytes],
+        loose: Sequence[bytes],
     ) -> _Encoded:
-        """Returns the new tokens of a request; counts a history that continues no sequence."""
+        """Returns the new tokens of a request; raises RequestError if it cannot be rendered."""
+        with self._lock:
+            found = self._find(exact[:-1], loose[:-1])
         last = self._encoded
-        if last is not None and last.digest == digest and last.found is found:
+        if last is not None and last.digest == exact[-1] and last.found is found:
             return last  # another choice, or a repeated request
         added = None
-        if found is not None:
-            added = self._encoder.continuation(
-                messages, tools, found.num_messages, found.is_stopped
-            )
-        if found is not None and added is not None:
-            encoded = _Encoded(digest, found, found, [added])
-        else:
-            encoded = _Encoded(digest, found, None, self._encoder.opening(messages, tools))
-            if self._known and any(message["role"] == "assistant" for message in messages):
-                self._count_fork(messages, is_template=found is not None)
+        try:
+            if found is not None:
+                added = self._encoder.continuation(
+                    messages, tools, found.num_messages, found.is_stopped
+                )
+            if found is not None and added is not None:
+                encoded = _Encoded(exact[-1], found, found, [added])
+            else:
+                encoded = _Encoded(exact[-1], found, None, self._encoder.opening(messages, tools))
+        except ValueError as error:
+            raise RequestError(str(error), param="messages") from error
         self._encoded = encoded
         return encoded
 
-    def _count_fork(self, messages: Sequence[Message], *, is_template: bool) -> None:
+    def _count_fork(self, messages: Sequence[Message], encoded: _Encoded) -> None:
+        """Counts a history with answers that continues no sequence."""
+        has_answers = any(message["role"] == "assistant" for message in messages)
+        if encoded.known is not None or not self._known or not has_answers:
+            return
         with self._lock:
             self.num_forks += 1
             if self.first_fork or self._max_known is not None:
                 return
             self.first_fork = (
                 "the chat template writes earlier messages differently when others follow"
-                if is_template
-                else _describe_fork(messages, self.sequences.values(), self.form)
+                if encoded.found is not None
+                else describe_fork(messages, self.sequences.values(), self.form)
             )
 
     def _is_extended(self, known: _Known, prompt: Sequence[int]) -> bool:
@@ -364,91 +381,4 @@ def _after(pending: Pending, finish: Callable[[Any], None]) -> Pending:
             result.set_result(found)
 
     pending.result.add_done_callback(pass_on)
-    return Pending(result, pending.cancel)
-
-
-def _for_template(message: Message) -> Message:
-    """Returns a message whose tool arguments are objects, as chat templates expect."""
-    if not message.get("tool_calls"):
-        return message
-    calls = [
-        {**call, "function": {**call["function"], "arguments": _object(call)}}
-        for call in message["tool_calls"]
-    ]
-    return {**message, "content": message.get("content") or "", "tool_calls": calls}
-
-
-def _object(call: Mapping[str, Any]) -> Any:
-    """Returns the arguments of a call as an object; no arguments are an empty one."""
-    arguments = call["function"]["arguments"]
-    if isinstance(arguments, str):
-        try:
-            arguments = read_json(arguments) if arguments.strip() else None
-        except ValueError:
-            return arguments
-    return {} if arguments is None else arguments
-
-
-def _digests(
-    messages: Sequence[Message],
-    tools: Sequence[Mapping[str, Any]],
-    form: ToolForm,
-    *,
-    is_loose: bool,
-) -> list[bytes]:
-    """Returns the digest of the tools and the messages up to each message."""
-    digest = hashlib.sha256(json.dumps(list(tools), sort_keys=True).encode()).digest()
-    found = []
-    for message in messages:
-        digest = _extend(digest, message, form, is_loose=is_loose)
-        found.append(digest)
-    return found
-
-
-def _extend(digest: bytes, message: Message, form: ToolForm, *, is_loose: bool) -> bytes:
-    text = json.dumps(_canonical(message, form, is_loose=is_loose))
-    return hashlib.sha256(digest + text.encode()).digest()
-
-
-def _canonical(message: Message, form: ToolForm, *, is_loose: bool = True) -> list[Any]:
-    """Returns a form that is equal for a sampled answer and for the answer as clients return it.
-
-    The loose form of an answer has no outer whitespace.
-    """
-    content = message.get("content") or ""
-    others = {k: v for k, v in message.items() if k not in ("role", "content", "tool_calls")}
-    if message["role"] != "assistant":
-        return [message["role"], content, sorted(others.items())]
-    if "tool_calls" in message and message["tool_calls"]:
-        calls = [call["function"] for call in message["tool_calls"]]
-    else:
-        content, calls = parse_tool_calls(content, form)
-    return [
-        "assistant",
-        content.strip() if is_loose else content,
-        # Some clients format the JSON of the arguments differently.
-        [[call["name"], json.dumps(_object({"function": call}), sort_keys=True)] for call in calls],
-        sorted(others.items()),
-    ]
-
-
-def _describe_fork(
-    messages: Sequence[Message], known: Iterable[Sequence[Message]], form: ToolForm
-) -> str:
-    """Returns the first message that differs from the known conversation that is most similar."""
-    given = [_canonical(message, form) for message in messages]
-    best: list[Any] | None = None
-    count = -1
-    for conversation in known:
-        other = [_canonical(message, form) for message in conversation]
-        same = len(os.path.commonprefix([given, other]))
-        if same > count:
-            best, count = other, same
-    if best is None or count >= min(len(given), len(best)):
-        return "the messages are the same, but the tools differ, or an answer has been left out"
-    new, old = (json.dumps(m[count], ensure_ascii=False) for m in (given, best))
-    at = len(os.path.commonprefix([new, old]))
-    return (
-        f"message {count} ({messages[count]['role']}) has {new[at : at + _SHOWN]!r} where "
-        f"{old[at : at + _SHOWN]!r} was, after {new[max(0, at - _SHOWN) : at]!r}"
-    )
+    return dataclasses.replace(pending, result=result)

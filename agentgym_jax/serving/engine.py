@@ -205,7 +205,7 @@ class Engine:
                 raise OverloadedError(f"{self.num_waiting} requests wait already; try again later")
             self.num_waiting += 1
             self._inbox.put(lambda: self._waiting.append(work))
-        return Pending(work.future, lambda: self._inbox.put(lambda: self._cancel(work)))
+        return Pending(work.future, lambda: self._inbox.put(lambda: self._cancel(work)), total)
 
     def forget(self, sequence: TokenSequence) -> None:
         """Frees the row of a sequence without an open request."""
@@ -310,21 +310,21 @@ class Engine:
         start = max(0, unchanged - max(map(len, work.stop)) + 1)
         return any(text.find(stop, start) >= 0 for stop in work.stop)
 
-    def _find_stop(self, work: _Work, tokens: Sequence[int]) -> tuple[int, str] | None:
-        """Returns the number of tokens up to the first stop, and the text before it."""
+    def _find_stop(self, work: _Work, tokens: Sequence[int]) -> tuple[int, str, str] | None:
+        """Returns the number of tokens up to the first stop, the text before it, and its string."""
         id_at = next((i for i, token in enumerate(tokens) if token in work.stop_ids), None)
         tokens = tokens[:id_at]
         text = self.decode_text(tokens) if work.stop else ""
         if not any(stop in text for stop in work.stop):
-            return None if id_at is None else (id_at + 1, self.decode_text(tokens))
+            return None if id_at is None else (id_at + 1, self.decode_text(tokens), "")
 
         def has_stop(count: int) -> bool:
             return any(stop in self.decode_text(tokens[:count]) for stop in work.stop)
 
         count = bisect.bisect_left(range(len(tokens) + 1), True, key=has_stop)
         text = self.decode_text(tokens[:count])
-        at = min(text.index(stop) for stop in work.stop if stop in text)
-        return count, text[:at]
+        at, stop = min((text.index(stop), stop) for stop in work.stop if stop in text)
+        return count, text[:at], stop
 
     def _finish(self, work: _Work, turn: SampledTurn) -> None:
         """Appends the answer to the sequence and completes the request."""
@@ -332,10 +332,10 @@ class Engine:
         spoken = turn.tokens[:-1] if turn.is_stopped else turn.tokens
         found = self._find_stop(work, spoken.tolist())
         if found is not None:
-            count, text = found
+            count, text, stop = found
             turn = self._sampler.cut_turn(row, count)
         else:
-            text = self.decode_text(spoken.tolist())
+            text, stop = self.decode_text(spoken.tolist()), ""
         prompt = np.asarray([*sequence.tokens, *work.added], np.int32)
         source = TokenSource.OBSERVATION if len(sequence) else TokenSource.PROMPT
         sequence.extend(work.added, source)
@@ -354,6 +354,7 @@ class Engine:
             text=text,
             finish_reason="length" if is_cut else "stop",
             version=turn.version,
+            stop=stop,
         )
         work.future.set_result(result)
 

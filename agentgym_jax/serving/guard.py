@@ -10,7 +10,7 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agentgym_jax import web_access
-from agentgym_jax.serving import wire
+from agentgym_jax.serving.errors import error_response
 
 
 class Guard:
@@ -63,8 +63,8 @@ class Guard:
             await (self._app if refused is None else refused)(scope, receive, watch)
         except asyncio.CancelledError:  # only a server that stops cancels requests here
             if not has_begun:
-                error = wire.error_body("the server stops", "server_error", "stopping")
-                await JSONResponse(error, 503)(scope, receive, watch)
+                stopping = "the server stops", "server_error", "stopping"
+                await error_response(scope["path"], 503, *stopping)(scope, receive, watch)
         finally:
             self._requests.labels(route, str(status)).inc()
             self._seconds.labels(route).observe(time.perf_counter() - started)
@@ -83,7 +83,7 @@ class Guard:
 
         reason = web_access.refusal(header(b"host"), header(b"origin"), has_token=bool(self._token))
         if reason:
-            return JSONResponse(wire.error_body(reason, "permission_error", "forbidden"), 403)
+            return error_response(scope["path"], 403, reason, "permission_error", "forbidden")
         keys = header(b"authorization"), header(b"x-api-key")
         if (
             not self._token
@@ -91,7 +91,11 @@ class Guard:
             or web_access.is_authorized(self._token, *keys)
         ):
             return None
-        error = wire.error_body(
-            "the bearer token is missing or wrong", "authentication_error", "unauthorized"
+        return error_response(
+            scope["path"],
+            401,
+            "the bearer token is missing or wrong",
+            "authentication_error",
+            "unauthorized",
+            headers={"WWW-Authenticate": "Bearer"},
         )
-        return JSONResponse(error, 401, {"WWW-Authenticate": "Bearer"})

@@ -73,6 +73,7 @@ class Generation:
       text: Sampled text without the stop token, cut before a stop string.
       finish_reason: `stop` (a stop token or string) or `length` (a token limit).
       version: Version of the weights.
+      stop: Stop string that ended the text; empty if none did.
     """
 
     prompt_ids: np.ndarray
@@ -81,6 +82,7 @@ class Generation:
     text: str
     finish_reason: str
     version: int
+    stop: str = ""
 
 
 # Called with the ids sampled so far (int32), in the thread of the engine, so it must not block. Only the
@@ -97,10 +99,12 @@ class Pending:
         after `cancel`.
       cancel: Function that ends the request and frees its cache row; it may be called from any
         thread and at any time.
+      num_prompt: Number of tokens before the first sampled one.
     """
 
     result: "concurrent.futures.Future[Generation]"
     cancel: Callable[[], None]
+    num_prompt: int = 0
 
 
 class Chat(Protocol):
@@ -133,3 +137,12 @@ class Chat(Protocol):
         self, prompt_ids: Sequence[int], sampling: Sampling, on_tokens: OnTokens | None = None
     ) -> Pending:
         """Samples tokens after a prompt of token ids; raises the errors of `submit_chat`."""
+
+    def count_tokens(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
+    ) -> int:
+        """Returns the number of tokens of the prompt that `submit_chat` would have.
+
+        Raises:
+          RequestError: The messages cannot be rendered.
+        """

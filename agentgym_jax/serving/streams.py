@@ -5,18 +5,18 @@ import asyncio
 import concurrent.futures
 import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from agentgym_jax.serving import wire
+from agentgym_jax.serving import replies
+from agentgym_jax.serving.answers import AnswerForm
+from agentgym_jax.serving.errors import error_body
 from agentgym_jax.serving.requests import Generation, OnTokens
-from agentgym_jax.serving.tool_calls import stable_text
 from agentgym_jax.text.growing import GrowingText
-from agentgym_jax.text.tool_chat import ToolForm
 
 
 class Progress:
@@ -60,24 +60,27 @@ class EventResponse(StreamingResponse):
 
 
 class Format(abc.ABC):
-    """Writes the events of one request; remembers the text that it has sent."""
+    """Writes the events of one request; remembers the text that it has sent.
+
+    Attributes:
+      num_prompt: Number of tokens of the prompt, known when the stream begins.
+    """
 
     def __init__(
         self,
-        reply: wire.Reply,
         decode: Callable[[Sequence[int]], str],
-        body: Any,
-        choice: Callable[[int, Generation], dict[str, Any]],
-        form: ToolForm | None = None,
+        form: AnswerForm,
+        *,
+        has_tools: bool,
+        stop: Sequence[str] = (),
     ):
-        self._reply = reply
+        self.num_prompt = 0
         self._decode = decode
-        self._body = body
-        self._choice = choice
-        self._form = form  # form of tool calls; None without tools
-        self._stop = body.sampling().stop
+        self._form = form
+        self._has_tools = has_tools
+        self._stop = tuple(stop)
         self._texts: dict[int, GrowingText] = {}
-        self._sent: dict[int, int] = {}  # characters that were sent, by choice
+        self._sent: dict[tuple[int, str], int] = {}  # characters sent, by choice and kind of text
 
     @abc.abstractmethod
     def begin(self, number: int) -> list[str]:
@@ -88,36 +91,66 @@ class Format(abc.ABC):
         """Returns the last events of a choice."""
 
     @abc.abstractmethod
-    def _write(self, number: int, text: str) -> str:
-        """Returns an event with new text."""
+    def close(self, results: Sequence[Generation]) -> list[str]:
+        """Returns the events after all choices."""
+
+    @abc.abstractmethod
+    def fail(self, message: str) -> str:
+        """Returns the last event of a stream that fails."""
+
+    @abc.abstractmethod
+    def _write(self, number: int, kind: str, text: str) -> list[str]:
+        """Returns the events of new text; its kind is `thinking` or `text`."""
 
     def grow(self, number: int, tokens: Sequence[int]) -> list[str]:
         """Returns the events for all tokens of a choice so far."""
         growing = self._texts.setdefault(number, GrowingText(self._decode))
-        text = stable_text(
-            growing.update(tokens)[0],
-            has_tools=self._form is not None,
-            stop=self._stop,
-            form=self._form or ToolForm(),
-        )
-        news = self._news(number, text)
-        return [self._write(number, news)] if news else []
+        answer = growing.update(tokens)[0]
+        parts = self._form.stable(answer, has_tools=self._has_tools, stop=self._stop)
+        return self._write_news(number, parts.thinking, parts.text)
+
+    def _write_news(self, number: int, thinking: str, text: str) -> list[str]:
+        """Returns the events of the parts of both texts that were not sent yet."""
+        found = []
+        for kind, whole in (("thinking", thinking), ("text", text)):
+            sent = self._sent.get((number, kind), 0)
+            if len(whole) > sent:
+                self._sent[number, kind] = len(whole)
+                found += self._write(number, kind, whole[sent:])
+        return found
+
+
+class _OpenAiFormat(Format):
+    """Events of OpenAI's completions."""
+
+    def __init__(
+        self,
+        reply: replies.Reply,
+        decode: Callable[[Sequence[int]], str],
+        body: Any,
+        choice: Callable[[int, Generation], dict[str, Any]],
+        form: AnswerForm,
+        *,
+        has_tools: bool = False,
+    ):
+        super().__init__(decode, form, has_tools=has_tools, stop=body.sampling().stop)
+        self._reply = reply
+        self._body = body
+        self._choice = choice
 
     def close(self, results: Sequence[Generation]) -> list[str]:
-        """Returns the events after all choices."""
-        options = self._body.stream_options
+        """Implements `Format.close`."""
+        done, options = "data: [DONE]\n\n", self._body.stream_options
         if options is None or not options.include_usage:
-            return []
-        return [self._reply.chunk([], usage=wire.usage(results, self._body.n))]
+            return [done]
+        return [self._reply.chunk([], usage=replies.usage(results, self._body.n)), done]
 
-    def _news(self, number: int, text: str) -> str:
-        """Returns the part of a text that was not sent yet, and notes it as sent."""
-        sent = self._sent.get(number, 0)
-        self._sent[number] = max(sent, len(text))
-        return text[sent:]
+    def fail(self, message: str) -> str:
+        """Implements `Format.fail`."""
+        return f"data: {json.dumps(error_body(message, 'server_error', 'stream'))}\n\n"
 
 
-class ChatFormat(Format):
+class ChatFormat(_OpenAiFormat):
     """Events of `/v1/chat/completions`."""
 
     def begin(self, number: int) -> list[str]:
@@ -127,9 +160,9 @@ class ChatFormat(Format):
     def end(self, number: int, result: Generation) -> list[str]:
         """Implements `Format.end`; log-probabilities and ids are in the last event."""
         whole = self._choice(number, result)
-        message, found = whole["message"], []
-        if news := self._news(number, message["content"] or ""):
-            found.append(self._write(number, news))
+        message = whole["message"]
+        thinking = message.get("reasoning_content") or ""
+        found = self._write_news(number, thinking, message["content"] or "")
         if calls := message.get("tool_calls"):
             delta = [{"index": i, **call} for i, call in enumerate(calls)]
             found.append(self._chunk(number, {"tool_calls": delta}))
@@ -138,8 +171,9 @@ class ChatFormat(Format):
         prompt = {"prompt_token_ids": result.prompt_ids.tolist()} if has_ids else {}
         return [*found, self._reply.chunk([last], **prompt)]
 
-    def _write(self, number: int, text: str) -> str:
-        return self._chunk(number, {"content": text})
+    def _write(self, number: int, kind: str, text: str) -> list[str]:
+        field = "reasoning_content" if kind == "thinking" else "content"
+        return [self._chunk(number, {field: text})]
 
     def _chunk(self, number: int, delta: Any) -> str:
         return self._reply.chunk(
@@ -147,7 +181,7 @@ class ChatFormat(Format):
         )
 
 
-class TextFormat(Format):
+class TextFormat(_OpenAiFormat):
     """Events of `/v1/completions`."""
 
     def begin(self, number: int) -> list[str]:
@@ -157,13 +191,15 @@ class TextFormat(Format):
     def end(self, number: int, result: Generation) -> list[str]:
         """Implements `Format.end`."""
         whole = self._choice(number, result)
-        news = self._news(number, result.text)
+        news = result.text[self._sent.get((number, "text"), 0) :]
         return [self._reply.chunk([{**whole, "text": news}])]
 
-    def _write(self, number: int, text: str) -> str:
-        return self._reply.chunk(
-            [{"index": number, "text": text, "finish_reason": None, "logprobs": None}]
-        )
+    def _write(self, number: int, kind: str, text: str) -> list[str]:
+        return [
+            self._reply.chunk(
+                [{"index": number, "text": text, "finish_reason": None, "logprobs": None}]
+            )
+        ]
 
 
 async def events(
@@ -198,14 +234,14 @@ async def events(
                 try:
                     result = future.result()
                 except (Exception, concurrent.futures.CancelledError) as error:  # noqa: BLE001
-                    yield f"data: {_error(error)}\n\n"
+                    yield format_.fail(str(error) or "the request ended")
                     return
                 for event in format_.end(number, result):
                     yield event
     for event in format_.close([future.result() for future in futures]):
         yield event
-    yield "data: [DONE]\n\n"
 
 
-def _error(error: BaseException) -> str:
-    return json.dumps(wire.error_body(str(error) or "the request ended", "server_error", "stream"))
+def named_event(data: Mapping[str, Any]) -> str:
+    """Returns a server-sent event that is named by its type."""
+    return f"event: {data['type']}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"

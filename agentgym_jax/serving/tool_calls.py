@@ -10,6 +10,7 @@ Thinking is never searched for calls.
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pydantic_core
@@ -47,17 +48,18 @@ def parse_tool_calls(text: str, form: ToolForm = _TAGGED) -> tuple[str, list[dic
     first, at = -1, 0
     while (start := _find_call(answer, form, at)) >= 0:
         first = start if first < 0 else first
-        read = _read_json_call if form.arguments else _read_function
-        call, at = read(answer, start + len(form.opening), form)
+        found, at = _READERS[form.is_list, bool(form.arguments)](
+            answer, start + len(form.opening), form
+        )
         at = _skip(answer, at)
-        if call is None or not answer.startswith(form.closing, at):
+        if found is None or not answer.startswith(form.closing, at):
             # An opening without an end is text, if calls precede it.
             is_open = form.closing and form.closing not in answer[start:]
             if not is_open:
                 return text, []
             break
         at += len(form.closing)
-        calls.append(call)
+        calls += found
     if not calls:
         return text, []
     return thinking + answer[:first].rstrip("\n"), calls
@@ -77,21 +79,45 @@ def _skip(text: str, at: int) -> int:
     return at if found is None else found.end()
 
 
-def _read_json_call(text: str, at: int, form: ToolForm) -> tuple[dict[str, Any] | None, int]:
-    """Reads a JSON object as a whole, so that a tag inside of it is no end; returns its end."""
+# Calls, or None if one is malformed, and the end of the text that was read.
+_Found = tuple[list[dict[str, Any]] | None, int]
+
+
+def _read_json_call(text: str, at: int, form: ToolForm) -> _Found:
+    """Reads a JSON object as a whole, so that a tag inside of it is no end."""
+    value, end = _read_value(text, at)
+    call = _as_call(value, form)
+    return (None if call is None else [call]), end
+
+
+def _read_json_list(text: str, at: int, form: ToolForm) -> _Found:
+    """Reads a JSON list of calls."""
+    value, end = _read_value(text, at)
+    calls = [_as_call(entry, form) for entry in value] if isinstance(value, list) else []
+    found = [call for call in calls if call is not None]
+    return (found if found and len(found) == len(calls) else None), end
+
+
+def _read_value(text: str, at: int) -> tuple[Any, int]:
+    """Returns the JSON value at a position, None if there is none, and its end."""
     at = _skip(text, at)
     try:
         _, end = json.JSONDecoder().raw_decode(text, at)
-        call = read_json(text[at:end])
+        return read_json(text[at:end]), end
     except (ValueError, RecursionError):
         return None, at
-    is_call = isinstance(call, dict) and isinstance(call.get("name"), str)
-    arguments = call.get(form.arguments, {}) if is_call else None
-    arguments = {} if is_call and arguments is None else arguments
-    return (_call(call["name"], arguments) if isinstance(arguments, dict) else None), end
 
 
-def _read_function(text: str, at: int, form: ToolForm) -> tuple[dict[str, Any] | None, int]:
+def _as_call(value: Any, form: ToolForm) -> dict[str, Any] | None:
+    """Returns the call that a JSON object describes; None if it describes none."""
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        return None
+    arguments = value.get(form.arguments)
+    arguments = {} if arguments is None else arguments
+    return _call(value["name"], arguments) if isinstance(arguments, dict) else None
+
+
+def _read_function(text: str, at: int, form: ToolForm) -> _Found:
     """Reads `<function=NAME>` with its parameters; values that are JSON are read as such."""
     found = _FUNCTION.match(text, at)
     if found is None:
@@ -109,7 +135,15 @@ def _read_function(text: str, at: int, form: ToolForm) -> tuple[dict[str, Any] |
         except ValueError:
             arguments[parameter[1]] = value
     closing = _END_FUNCTION.match(text, at)
-    return (None, at) if closing is None else (_call(name, arguments), closing.end())
+    return (None, at) if closing is None else ([_call(name, arguments)], closing.end())
+
+
+# By `ToolForm.is_list` and whether the arguments are JSON.
+_READERS: dict[tuple[bool, bool], Callable[[str, int, ToolForm], _Found]] = {
+    (False, True): _read_json_call,
+    (False, False): _read_function,
+    (True, True): _read_json_list,
+}
 
 
 def _call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -132,8 +166,13 @@ def stable_text(
         answer = answer.partition(form.opening)[0].rstrip("\n")
         held.append(form.opening)
     text = thinking + answer
-    longest = max(
-        (n for word in held for n in range(1, len(word)) if text.endswith(word[:n])), default=0
-    )
-    text = text[: len(text) - longest]
+    text = without_start(text, held)
     return text.rstrip("\n") if has_tools else text
+
+
+def without_start(text: str, words: Sequence[str]) -> str:
+    """Returns a text without an end that could be the beginning of one of the words."""
+    longest = max(
+        (n for word in words for n in range(1, len(word)) if text.endswith(word[:n])), default=0
+    )
+    return text[: len(text) - longest]

@@ -1,8 +1,6 @@
-"""OpenAI's JSON: checked requests, and the bodies of answers and errors."""
+"""OpenAI's JSON: checked requests."""
 
 import json
-import time
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -10,8 +8,6 @@ import pydantic
 from pydantic import BeforeValidator, Field, WrapValidator
 
 from agentgym_jax.serving.requests import Generation, RequestError, Sampling, answer_name
-from agentgym_jax.serving.tool_calls import parse_tool_calls
-from agentgym_jax.text.tool_chat import ToolForm
 
 MAX_CHOICES = 128
 MAX_STOP = 16  # OpenAI allows 4; some clients send more
@@ -24,7 +20,7 @@ Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 # Fields of OpenAI and of other servers that would change the answer and are not supported, with the
 # values that change nothing, besides null.
-_UNSUPPORTED: dict[str, tuple[Any, ...]] = {
+UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(
         ("frequency_penalty", "presence_penalty", "min_p", "top_a", "min_tokens"), (0,)
     ),
@@ -51,9 +47,10 @@ _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
 }
 # Fields that do not change the answer, or not with the values that are accepted. They need no warning
 # in the server's log.
-HARMLESS = frozenset(_UNSUPPORTED) | frozenset(
+HARMLESS = frozenset(UNSUPPORTED) | frozenset(
     "user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention "
-    "prediction request_id priority cache_salt rid spaces_between_special_tokens".split()
+    "prediction request_id priority cache_salt rid spaces_between_special_tokens "
+    "cache_control inference_geo speed include prompt_cache_options max_tool_calls".split()
 )
 _UNSUPPORTED_IN_MESSAGES: dict[str, tuple[Any, ...]] = {
     "audio": (),
@@ -68,7 +65,7 @@ class Body(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="allow")
 
 
-def _refuse_unsupported(
+def refuse_unsupported(
     body: pydantic.BaseModel, table: Mapping[str, tuple[Any, ...]], place: str = ""
 ) -> None:
     """Raises RequestError for a field that would change the answer."""
@@ -79,14 +76,23 @@ def _refuse_unsupported(
             raise RequestError(f"{place}{name} is not supported; {remedy}", param=f"{place}{name}")
 
 
-def _join_parts(content: Any) -> Any:
-    """Converts the parts of a content to one text."""
+def refuse_forced_tools(choice: Any) -> None:
+    """Raises RequestError for a `tool_choice` other than `auto` and `none`."""
+    if choice not in (None, "auto", "none"):
+        raise RequestError(
+            'tool_choice must be "auto" or "none"; the model cannot be forced to call a tool',
+            param="tool_choice",
+        )
+
+
+def join_parts(content: Any, kinds: tuple[str, ...] = ("text",)) -> Any:
+    """Converts the parts of a content to one text; raises ValueError for parts of other kinds."""
     if not isinstance(content, list):
         return content
     texts = []
     for i, part in enumerate(content):
         kind = part.get("type") if isinstance(part, dict) else type(part).__name__
-        if kind != "text":
+        if kind not in kinds:
             raise ValueError(
                 f"part {i} has the type {str(kind)[:50]!r}; this model reads texts only"
             )
@@ -111,7 +117,7 @@ class Message(Body):
     """Message of a chat request."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Annotated[str | None, BeforeValidator(_join_parts)] = None
+    content: Annotated[str | None, BeforeValidator(join_parts)] = None
     name: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None  # another name of the same field
@@ -121,7 +127,7 @@ class Message(Body):
     def plain(self, number: int = 0) -> dict[str, Any]:
         """Returns message `number` for the chat template, with its text as one string."""
         place = f"messages.{number}."
-        _refuse_unsupported(self, _UNSUPPORTED_IN_MESSAGES, place)
+        refuse_unsupported(self, _UNSUPPORTED_IN_MESSAGES, place)
         role = "system" if self.role == "developer" else self.role
         if self.tool_calls and role != "assistant":
             raise RequestError(
@@ -181,36 +187,41 @@ def _as_list(value: Any) -> Any:
 TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(fail_fast=True)]
 
 
-class _Common(Body):
-    """Fields of all requests that sample."""
+MaxTokens = Annotated[int, Field(ge=1, lt=2**31)]
+StopTexts = Annotated[
+    Annotated[list[_Stop], Field(max_length=MAX_STOP, fail_fast=True)] | None,
+    BeforeValidator(_as_list),
+]
+
+
+class Sampled(Body):
+    """Fields of the requests of all APIs."""
 
     model: str | None = None
     temperature: Annotated[float, Field(ge=0, le=100)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
-    max_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
-    stop: Annotated[
-        Annotated[list[_Stop], Field(max_length=MAX_STOP, fail_fast=True)] | None,
-        BeforeValidator(_as_list),
-    ] = None
     stop_token_ids: TokenIds | None = None
     seed: Seed | None = None
-    n: Annotated[int, Field(ge=1, le=MAX_CHOICES), BeforeValidator(_one_if_none)] = 1
     stream: bool | None = False
-    stream_options: _StreamOptions | None = None
     return_token_ids: bool | None = False
 
-    def check(self) -> None:
-        """Raises RequestError for fields that are valid but not supported."""
-        _refuse_unsupported(self, _UNSUPPORTED)
-
-    def sampling(self, number: int = 0, response_id: str = "") -> Sampling:
+    def make_sampling(
+        self,
+        max_tokens: int | None,
+        stop: Sequence[str] | None,
+        number: int = 0,
+        response_id: str = "",
+        *,
+        stop_field: str = "stop",
+    ) -> Sampling:
         """Returns the sampling parameters of choice `number` of a response."""
-        stop = self.stop or []
+        stop = stop or []
         if any("\ufffd" in word for word in stop):
             raise RequestError(
-                "stop has the character U+FFFD, which stands for incomplete characters; remove it",
-                param="stop",
+                f"{stop_field} has the character U+FFFD, which stands for incomplete characters; "
+                "remove it",
+                param=stop_field,
             )
         temperature, top_p = self.temperature, self.top_p
         if temperature is not None and temperature < _LOWEST_TEMPERATURE:
@@ -219,12 +230,38 @@ class _Common(Body):
             temperature=temperature,
             top_k=None if self.top_k is None else max(0, self.top_k),  # -1 is off in vLLM
             top_p=None if top_p is None else max(top_p, _LOWEST_TOP_P),
-            max_tokens=self.max_tokens,
+            max_tokens=max_tokens,
             stop=tuple(stop),
             stop_ids=tuple(self.stop_token_ids or ()),
             seed=None if self.seed is None else self.seed + number,
             name=answer_name(response_id, number) if response_id else "",
         )
+
+    def ids(self, result: Generation) -> dict[str, Any]:
+        """Returns the fields with token ids, if the request asks for them."""
+        if not self.return_token_ids:
+            return {}
+        return {
+            "prompt_token_ids": result.prompt_ids.tolist(),
+            "token_ids": result.token_ids.tolist(),
+        }
+
+
+class _Common(Sampled):
+    """Fields of OpenAI's requests that sample."""
+
+    max_tokens: MaxTokens | None = None
+    stop: StopTexts = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES), BeforeValidator(_one_if_none)] = 1
+    stream_options: _StreamOptions | None = None
+
+    def check(self) -> None:
+        """Raises RequestError for fields that are valid but not supported."""
+        refuse_unsupported(self, UNSUPPORTED)
+
+    def sampling(self, number: int = 0, response_id: str = "") -> Sampling:
+        """Returns the sampling parameters of choice `number` of a response."""
+        return self.make_sampling(self.max_tokens, self.stop, number, response_id)
 
 
 class ChatRequest(_Common):
@@ -236,7 +273,7 @@ class ChatRequest(_Common):
         | None
     ) = None
     tool_choice: Any = None
-    max_completion_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    max_completion_tokens: MaxTokens | None = None
     logprobs: bool | None = False
     top_logprobs: int | None = None
     response_format: dict[str, Any] | None = None
@@ -248,11 +285,7 @@ class ChatRequest(_Common):
             raise RequestError(
                 "top_logprobs is not supported; leave it out or set 0", param="top_logprobs"
             )
-        if self.tool_choice not in (None, "auto", "none"):
-            raise RequestError(
-                'tool_choice must be "auto" or "none"; the model cannot be forced to call a tool',
-                param="tool_choice",
-            )
+        refuse_forced_tools(self.tool_choice)
         if (self.response_format or {}).get("type", "text") != "text":
             raise RequestError(
                 'response_format must have the type "text"; ask for JSON in the messages',
@@ -266,6 +299,10 @@ class ChatRequest(_Common):
                 param="max_completion_tokens",
             )
         self.max_tokens = next(iter(limits), None)
+
+    def plain_messages(self) -> list[dict[str, Any]]:
+        """Returns the messages for the chat template."""
+        return [message.plain(i) for i, message in enumerate(self.messages)]
 
     def plain_tools(self) -> list[dict[str, Any]]:
         """Returns the tool definitions as they were sent."""
@@ -324,9 +361,9 @@ class GenerateRequest(Body):
         """Raises RequestError for fields that are valid but not supported."""
         # The answer has no text.
         texts = ("skip_special_tokens", "detokenize", "include_stop_str_in_output")
-        table = {name: neutral for name, neutral in _UNSUPPORTED.items() if name not in texts}
-        _refuse_unsupported(self.sampling_params, table, "sampling_params.")
-        _refuse_unsupported(self, table)
+        table = {name: neutral for name, neutral in UNSUPPORTED.items() if name not in texts}
+        refuse_unsupported(self.sampling_params, table, "sampling_params.")
+        refuse_unsupported(self, table)
         if self.stream or self.sampling_params.stream:
             raise RequestError("this route has no streams; leave stream out", param="stream")
 
@@ -342,97 +379,3 @@ def parse(kind: type[pydantic.BaseModel], body: bytes) -> Any:
             place, message = "prompt", "expected a text, token ids, or a list of either"
         message = f"{place}: {message}" if place else message
         raise RequestError(message[:500], "invalid_request", place or None) from None
-
-
-def error_body(message: str, kind: str, code: str | None, param: str | None = None) -> dict:
-    """Returns the body of an error answer."""
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
-
-
-class Reply:
-    """Builds the answers of one request; all have the same id, time and model."""
-
-    def __init__(self, kind: str, model: str):
-        prefix = {"chat.completion": "chatcmpl", "text_completion": "cmpl"}[kind]
-        self.id = f"{prefix}-{uuid.uuid4().hex}"
-        self._head = {
-            "id": self.id,
-            "created": int(time.time()),
-            "model": model,
-        }
-        self._kind = kind
-
-    def whole(
-        self, choices: Sequence[Mapping[str, Any]], results: Sequence[Generation], n: int
-    ) -> dict:
-        """Returns the body of an answer that is not streamed, with `n` results per prompt."""
-        body = {**self._head, "object": self._kind, "choices": list(choices)}
-        return {**body, "usage": usage(results, n)}
-
-    def chunk(self, choices: Sequence[Mapping[str, Any]], **fields: Any) -> str:
-        """Returns one server-sent event."""
-        kind = f"{self._kind}.chunk" if self._kind == "chat.completion" else self._kind
-        body = {**self._head, "object": kind, "choices": list(choices), **fields}
-        return f"data: {json.dumps(body, ensure_ascii=False)}\n\n"
-
-
-def usage(results: Sequence[Generation], n: int) -> dict[str, int]:
-    """Returns the token counts of all choices; the prompt of `n` choices counts once."""
-    prompt = sum(len(result.prompt_ids) for result in results[::n])
-    sampled = sum(len(result.token_ids) for result in results)
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": sampled,
-        "total_tokens": prompt + sampled,
-    }
-
-
-def token_logprobs(
-    result: Generation, names: Sequence[str], parts: Sequence[bytes]
-) -> dict[str, Any]:
-    """Returns OpenAI's `logprobs` of a choice, given the texts and the bytes of its tokens."""
-    return {
-        "content": [
-            {
-                "token": name,
-                "logprob": float(logprob),
-                "bytes": list(part),
-                "top_logprobs": [],
-            }
-            for name, part, logprob in zip(names, parts, result.logprobs, strict=True)
-        ]
-    }
-
-
-def assistant_message(text: str, form: ToolForm | None, *, call_prefix: str) -> dict[str, Any]:
-    """Returns the message of a choice, with tool calls of a form; None if there are no tools."""
-    content, calls = (text, []) if form is None else parse_tool_calls(text, form)
-    message: dict[str, Any] = {"role": "assistant", "content": content}
-    if calls:
-        message["content"] = content or None
-        message["tool_calls"] = [
-            {"id": f"call_{call_prefix}_{i}", "type": "function", "function": call}
-            for i, call in enumerate(calls)
-        ]
-    return message
-
-
-def openapi() -> dict[str, Any]:
-    """Returns the OpenAPI description of the routes."""
-    kinds = {
-        "/v1/chat/completions": ChatRequest,
-        "/v1/completions": CompletionRequest,
-        "/inference/v1/generate": GenerateRequest,
-    }
-    paths: dict[str, Any] = {
-        path: {"get": {"responses": {"200": {"description": "OK"}}}}
-        for path in ("/health", "/v1/models")
-    }
-    schemas: dict[str, Any] = {}
-    for path, kind in kinds.items():
-        schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
-        schemas |= schema.pop("$defs", {})
-        body = {"required": True, "content": {"application/json": {"schema": schema}}}
-        paths[path] = {"post": {"requestBody": body, "responses": {"200": {"description": "OK"}}}}
-    info = {"title": "agentgym_jax", "version": "1"}
-    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}

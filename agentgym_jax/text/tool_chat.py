@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym_jax.text.chat import ChatRenderer, Piece, check_roles
+from agentgym_jax.text.thinking import THINKING_START
 from agentgym_jax.text.tokenizer import Tokenizer
 
 Message = Mapping[str, Any]
@@ -39,11 +40,27 @@ class ToolForm:
       opening, closing: Texts around a call; both are empty if the call is the whole answer.
       arguments: Key of the arguments in the JSON object of a call; empty for calls of the form
         `<function=NAME><parameter=KEY>VALUE</parameter></function>`.
+      is_list: True if all calls are one JSON list after one `opening`.
     """
 
     opening: str = "<tool_call>"
     closing: str = "</tool_call>"
     arguments: str = "arguments"
+    is_list: bool = False
+
+
+# Forms of tool calls by name; with `auto`, the chat template decides.
+TOOL_PARSERS: dict[str, ToolForm | None] = {
+    "auto": None,
+    "hermes": ToolForm(),
+    "json": ToolForm("", ""),
+    "llama3": ToolForm("", "", "parameters"),
+    "mistral": ToolForm("[TOOL_CALLS]", "", is_list=True),
+    "qwen3_coder": ToolForm(arguments=""),
+}
+# With `think`, the thinking between `<think>` and `</think>` is a separate field.
+REASONING_PARSERS = ("none", "think")
+_MISTRAL_CALL = re.compile(r"\[TOOL_CALLS\]\s*\[\s*\{")
 
 
 class ToolChat:
@@ -53,9 +70,19 @@ class ToolChat:
 
     Attributes:
       form: Form of tool calls in answers; None if the template has no tools or an unknown form.
+      separates_thinking: True if the thinking of an answer is a separate field.
+      opens_thinking: True if the thinking begins in the prompt.
     """
 
-    def __init__(self, renderer: ChatRenderer, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self,
+        renderer: ChatRenderer,
+        tokenizer: Tokenizer,
+        *,
+        tool_parser: str = "auto",
+        reasoning_parser: str = "none",
+    ) -> None:
+        """Creates an encoder; the parsers are names of `TOOL_PARSERS` and `REASONING_PARSERS`."""
         self._renderer = renderer
         names = sorted(
             tokenizer.guarding(renderer.grammar.literals()).special_tokens, key=len, reverse=True
@@ -66,7 +93,12 @@ class ToolChat:
         self._footer, self._after_stop = footer, footer[at + 1 :]
         header = renderer.pieces(renderer.grammar.assistant_header)
         self._specials_in_header = sum(isinstance(piece, int) for piece in header)
-        self.form = _find_form(renderer)
+        shown = _show_call(renderer)
+        self.form: ToolForm | None = None
+        if shown is not None:
+            self.form = TOOL_PARSERS[tool_parser] or _find_form(shown, renderer)
+        self.separates_thinking = reasoning_parser == "think"
+        self.opens_thinking = renderer.grammar.assistant_header.rstrip().endswith(THINKING_START)
 
     def opening(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
@@ -184,8 +216,8 @@ class _Placeholders:
         return shown
 
 
-def _find_form(renderer: ChatRenderer) -> ToolForm | None:
-    """Returns the form in which a template writes a tool call; None if it writes none."""
+def _show_call(renderer: ChatRenderer) -> str | None:
+    """Returns a tool call as a template writes it; None if the template has no place for tools."""
     messages: list[Message] = [
         {"role": "user", "content": _QUESTION},
         {"role": "assistant", "content": "", "tool_calls": [_PROBE_CALL]},
@@ -196,8 +228,13 @@ def _find_form(renderer: ChatRenderer) -> ToolForm | None:
         ).rpartition(_QUESTION)
     except ValueError:
         return None
-    if _NAME not in before:
-        return None
+    return answer if _NAME in before else None
+
+
+def _find_form(answer: str, renderer: ChatRenderer) -> ToolForm | None:
+    """Returns the form of a tool call that a template has written; None if it is unknown."""
+    if _MISTRAL_CALL.search(answer):
+        return TOOL_PARSERS["mistral"]
     if f"<function={_NAME}>" in answer:
         return ToolForm(arguments="") if ToolForm.opening in answer else None
     for start in (i for i, character in enumerate(answer) if character == "{"):

@@ -531,4 +531,41 @@ SWEEPS = [
     ),
 ]
 
-MUTANTS = [*LEARNER, *SAMPLING, *CLIENT, *SERVERS, *EVALUATION, *ROLLOUT, *SWEEPS]
+SERVING = [
+    # An answer that lost its thinking continues the sampled one.
+    Mutant(
+        "serving",
+        "[part.strip() if is_loose else part for part in (parts.thinking, parts.text)]",
+        "[parts.text.strip() if is_loose else parts.text]",
+        "tests/serving/test_answers.py",
+    ),
+    # A number of a call that JavaScript writes without its fraction starts a new sequence.
+    Mutant(
+        "serving",
+        'json.dumps(_same_numbers(_object({"function": call})), sort_keys=True)',
+        'json.dumps(_object({"function": call}), sort_keys=True)',
+        "tests/serving/test_continuation.py",
+    ),
+    # Each function call of a response is a message.
+    Mutant(
+        "serving",
+        'self._answer()["tool_calls"].append(call)',
+        'self._messages.append({"role": "assistant", "content": "", "tool_calls": [call]})',
+        "tests/serving/test_continuation.py",
+    ),
+    # Counting the tokens of a prompt uses a turn of the episode.
+    Mutant(
+        "serving",
+        """Implements `Chat.count_tokens`.\"\"\"\n""",
+        """Implements `Chat.count_tokens`.\"\"\"\n        self._on_request()\n""",
+        "tests/programs/test_collect.py",
+    ),
+    # A stream shows the beginning of the tag that ends the thinking.
+    Mutant(
+        "serving",
+        "without_start(thinking, [THINKING_END])",
+        "thinking",
+        "tests/serving/test_answers.py",
+    ),
+]
+MUTANTS = [*LEARNER, *SAMPLING, *CLIENT, *SERVERS, *EVALUATION, *ROLLOUT, *SWEEPS, *SERVING]

@@ -36,7 +36,7 @@ from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.text.tool_chat import ToolChat
 from agentgym_jax.trajectory import Outcome, TokenSource
 from tests.builders import decoder_config
-from tests.programs import programs
+from tests.programs import client_programs, programs
 from tests.rollout.world import World
 from tests.waiting import PATIENCE_S, until
 
@@ -202,6 +202,20 @@ def test_a_rewritten_history_is_a_branch_whose_context_is_not_trained(setup):
     start = episode.turns[-1].action_start - second.start
     assert (sources[:start] == TokenSource.PROMPT).all()
     assert first.stop == second.start
+
+
+@pytest.mark.parametrize(
+    "program", [client_programs.messages_client, client_programs.responses_client]
+)
+def test_programs_of_other_apis_train_the_tokens_of_a_chat_client(setup, program):
+    chats, _ = setup.play(function(client_programs.chat_client), (0, 1))
+    played, statistics = setup.play(function(program), (0, 1))
+    assert statistics.forks == 0
+    for ours, theirs in zip(played, chats, strict=True):
+        assert (len(ours.turns), len(ours.branches)) == (3, 1)
+        for name in ("tokens", "sources", "logprobs"):
+            np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+        assert ours.turns == theirs.turns
 
 
 def test_concurrent_requests_of_an_episode_are_branches(setup):

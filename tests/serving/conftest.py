@@ -4,7 +4,7 @@ import jax
 import pytest
 
 from agentgym_jax.text.tokenizer import byte_tokenizer
-from tests.serving.parts import FakeBackend, serving, serving_model, tiny_policy
+from tests.serving.parts import FakeBackend, serving, serving_model, serving_script, tiny_policy
 
 
 @pytest.fixture(scope="session")
@@ -31,4 +31,18 @@ def served(compiled_fastest, policy, params, tokenizer):
 @pytest.fixture
 def fake(tokenizer):
     with serving(FakeBackend(tokenizer)) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def script(tokenizer):
+    """A server with scripted answers whose thinking stays in the text."""
+    with serving_script(tokenizer) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def thinking_script(tokenizer):
+    """A server with scripted answers whose thinking is separated."""
+    with serving_script(tokenizer, reasoning_parser="think") as server:
         yield server

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 
+import anthropic
 import httpx
 import numpy as np
 import openai
@@ -16,13 +17,16 @@ from starlette.routing import Route
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
-from agentgym_jax.serving.app import UnknownEpisodeError, make_app
+from agentgym_jax.serving.answers import AnswerForm
+from agentgym_jax.serving.app import make_app
 from agentgym_jax.serving.backend import ModelBackend
-from agentgym_jax.serving.engine import Engine
+from agentgym_jax.serving.engine import Answer, Engine
+from agentgym_jax.serving.errors import UnknownEpisodeError
 from agentgym_jax.serving.http_server import HttpServer
 from agentgym_jax.serving.requests import Generation, Pending
 from agentgym_jax.text.chat import ChatRenderer
-from agentgym_jax.text.tool_chat import ToolChat, ToolForm
+from agentgym_jax.text.tool_chat import ToolChat
+from agentgym_jax.trajectory import TokenSource
 from tests.builders import decoder_config
 from tests.waiting import PATIENCE_S
 
@@ -66,6 +70,15 @@ class Server:
         if (path, key) not in self._clients:
             self._clients[path, key] = openai.OpenAI(**self.settings(path, key))
         return self._clients[path, key]
+
+    def anthropic(self, key="any"):
+        """Returns a client of Anthropic's API that never repeats a request."""
+        name = ("anthropic", key)
+        if name not in self._clients:
+            self._clients[name] = anthropic.Anthropic(
+                base_url=self.url, api_key=key, max_retries=0, timeout=PATIENCE_S
+            )
+        return self._clients[name]
 
     def settings(self, path="", key="any"):
         """Returns the arguments of a client."""
@@ -133,7 +146,7 @@ class FakeBackend:
 
     model_name = MODEL
     context_length = 4096
-    tool_form = ToolForm()
+    answer_form = AnswerForm()
 
     def __init__(self, tokenizer, text="hello"):
         self.tokenizer, self.text = tokenizer, text
@@ -156,6 +169,9 @@ class FakeBackend:
 
     def load(self):
         return len(self.open), 0
+
+    def count_tokens(self, messages, tools):
+        return len(messages) + len(tools)
 
     def submit_tokens(self, prompt_ids, sampling, on_tokens=None):
         return self.submit_chat(prompt_ids, [], sampling, on_tokens)
@@ -183,7 +199,7 @@ class FakeBackend:
                 threading.Thread(target=self._tell, args=(future, ids, logprobs, on_tokens)).start()
             else:
                 future.set_result(self._result(ids, logprobs))
-        return Pending(future, cancel)
+        return Pending(future, cancel, 3)
 
     def _tell(self, future, ids, logprobs, on_tokens):
         for i in range(1, len(ids)):
@@ -196,6 +212,54 @@ class FakeBackend:
     def _result(self, ids, logprobs):
         prompt = np.asarray([1, 2, 3], np.int32)
         return Generation(prompt, ids, logprobs, self.text, "stop", 0)
+
+
+class Script:
+    """Engine whose answers are given texts in tokens of one byte, each with a stop token."""
+
+    cache_length = 4096
+    num_active = num_waiting = 0
+
+    def __init__(self, tokenizer, stop_id):
+        self.vocab_size, self.decode_text = tokenizer.vocab_size, tokenizer.decode
+        self.texts = []  # of the next answers
+        self._encode, self._stop_id = tokenizer.encode, stop_id
+
+    def forget(self, sequence):
+        """Has no rows to free."""
+
+    def submit(self, sequence, chunks, options, stop=(), on_tokens=None, stop_ids=()):
+        added, future = sum(chunks, []), concurrent.futures.Future()
+        prompt, text = [*sequence.tokens, *added], self.texts.pop(0)
+        ids = [*self._encode(text), self._stop_id]
+
+        def run():
+            for i in range(1, len(ids) if on_tokens else 0):
+                on_tokens(ids[:i])
+                time.sleep(0.001)
+            sequence.extend(added, TokenSource.PROMPT)
+            start = len(sequence)
+            sequence.extend(ids, TokenSource.ACTION, [-0.5] * len(ids), 0)
+            sequence.answers.append(Answer(start, len(sequence), text, True, False))
+            logprobs = np.full(len(ids), -0.5, np.float32)
+            arrays = np.asarray(prompt, np.int32), np.asarray(ids, np.int32), logprobs
+            future.set_result(Generation(*arrays, text, "stop", 0))
+
+        threading.Thread(target=run).start()
+        return Pending(future, lambda: None, len(prompt))
+
+
+@contextlib.contextmanager
+def serving_script(tokenizer, **parsers):
+    """Serves conversations with a `Script`, the attribute `engine` of the server."""
+    renderer = ChatRenderer(tokenizer)
+    script = Script(tokenizer, renderer.stop_ids[0])
+    limit = script.cache_length
+    defaults = SamplingOptions(temperature=1.0, max_turn_tokens=limit, max_tokens=limit)
+    encoder = ToolChat(renderer, tokenizer, **parsers)
+    backend = ModelBackend(script, encoder, tokenizer, defaults, model_name=MODEL, max_known=64)
+    with serving(backend, engine=script) as server:
+        yield server
 
 
 def user(text):

@@ -9,13 +9,14 @@ import openai
 import prometheus_client.parser
 import pytest
 
-from agentgym_jax.serving import app
+from agentgym_jax.serving import bodies
 from agentgym_jax.serving.requests import (
     NotServingError,
     OverloadedError,
     RequestError,
     Sampling,
 )
+from agentgym_jax.serving.service import Service
 from tests.serving.parts import CONTEXT, MODEL, FakeBackend, serving, user
 from tests.waiting import PATIENCE_S, until
 
@@ -245,6 +246,19 @@ def test_metrics_count_requests_and_tokens(served):
     assert after[("agentgym_requests_running",)] == after[("agentgym_requests_waiting",)] == 0
 
 
+def test_metrics_count_the_routes_of_all_apis(served):
+    before = metrics(served)
+    served.anthropic().messages.create(model=MODEL, max_tokens=3, messages=[user("hi")])
+    served.client().responses.create(model=MODEL, max_output_tokens=3, input="hi")
+    list(served.client().responses.create(model=MODEL, max_output_tokens=3, input="a", stream=True))
+    after = metrics(served)
+    for route, count in (("/v1/messages", 1), ("/v1/responses", 2)):
+        name = ("agentgym_requests_total", route, "200")
+        assert after[name] - before.get(name, 0) == count
+    name = ("agentgym_sampled_tokens_total",)
+    assert after[name] - before[name] == 9
+
+
 def test_labels_of_metrics_are_patterns_of_routes(fake):
     for i in range(20):
         fake.web.get(f"/nowhere/{i}")
@@ -316,7 +330,7 @@ def test_pages_of_other_sites_cannot_use_the_model(fake, headers):
 
 
 def test_a_slow_body_is_refused(fake, monkeypatch):
-    monkeypatch.setattr(app, "READ_S", 0.2)
+    monkeypatch.setattr(bodies, "READ_S", 0.2)
     with fake.connect() as connection:
         connection.sendall(
             b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"
@@ -325,7 +339,7 @@ def test_a_slow_body_is_refused(fake, monkeypatch):
 
 
 def test_bodies_that_are_read_at_the_same_time_are_limited(fake, monkeypatch):
-    monkeypatch.setattr(app, "_MAX_BODIES", 1000)
+    monkeypatch.setattr(bodies, "_MAX_BODIES", 1000)
     head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\n"
     with fake.connect() as first, fake.connect() as second:
         first.sendall(head + b" " * 800)
@@ -375,9 +389,9 @@ def test_requests_need_the_token(tokenizer):
 
 
 def test_requests_that_wait_for_each_other_are_answered_in_every_event_loop(tokenizer):
-    served = app._Served(FakeBackend(tokenizer))
+    service = Service(FakeBackend(tokenizer))
 
     async def ask():
-        return await asyncio.gather(*(served._run(lambda: 1) for _ in range(3)))
+        return await asyncio.gather(*(service.run(lambda: 1) for _ in range(3)))
 
     assert asyncio.run(ask()) == asyncio.run(ask()) == [1, 1, 1]

@@ -18,7 +18,8 @@ ENDLESS = 10_000_000  # characters of a text that no socket buffer holds
 
 def request(route=CHAT, **fields):
     """Returns the bytes of a request."""
-    body = json.dumps({"model": MODEL, "messages": [user("go")]} | fields).encode()
+    messages = {} if "input" in fields else {"messages": [user("go")]}
+    body = json.dumps({"model": MODEL} | messages | fields).encode()
     head = f"POST {route} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
@@ -77,15 +78,23 @@ def test_hundreds_of_lost_clients_leave_nothing_behind(served):
     leave_often(served, 500)
 
 
-@pytest.mark.parametrize("fields", [{}, {"stream": True}, {"n": 3}, {"n": 3, "stream": True}])
+LOST = [(CHAT, fields) for fields in ({}, {"stream": True}, {"n": 3}, {"n": 3, "stream": True})]
+LOST += [
+    (route, {"stream": stream} | fields)
+    for route, fields in (("/v1/messages", {"max_tokens": 9}), ("/v1/responses", {"input": "go"}))
+    for stream in (False, True)
+]
+
+
+@pytest.mark.parametrize(("route", "fields"), LOST)
 @pytest.mark.parametrize("reads", [True, False])
-def test_the_requests_of_a_lost_client_are_cancelled(fake, fields, reads):
+def test_the_requests_of_a_lost_client_are_cancelled(fake, route, fields, reads):
     fake.backend.text = None
     count = fields.get("n", 1)
     connection = fake.connect()
-    connection.sendall(request(**fields))
+    connection.sendall(request(route, **fields))
     until(lambda: len(fake.backend.open) == count, "the requests did not start")
-    if reads and "stream" in fields:
+    if reads and fields.get("stream"):
         assert connection.recv(1000).startswith(b"HTTP/1.1 200")
     drop(connection)
     until(lambda: not fake.backend.open, "the requests are not cancelled")

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import strategies as st
 
 from agentgym_jax.serving import wire
-from agentgym_jax.serving.app import MAX_BODY
+from agentgym_jax.serving.bodies import MAX_BODY
+from agentgym_jax.serving.messages_api import MessagesRequest
 from agentgym_jax.serving.requests import RequestError
+from agentgym_jax.serving.responses_api import ResponsesRequest
 from agentgym_jax.text.template import ChatTemplate
 from tests.serving.parts import CONTEXT, MODEL, user
 from tests.waiting import PATIENCE_S
@@ -21,6 +23,7 @@ with warnings.catch_warnings():
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 GENERATE = "/inference/v1/generate"
+MESSAGES, COUNT, RESPONSES = "/v1/messages", "/v1/messages/count_tokens", "/v1/responses"
 ASK = {"messages": [user("hi")], "max_tokens": 2}
 SAMPLE = {"token_ids": [1], "sampling_params": {"max_tokens": 2}}
 DEEP = "[" * 100_000
@@ -38,10 +41,11 @@ def call_with(arguments):
 
 
 def refused(answer, status=400):
-    """Returns the error of an answer."""
+    """Returns the error of an answer, in OpenAI's form or in Anthropic's."""
     assert answer.status_code == status, answer.text
     error = answer.json()["error"]
-    assert set(error) == {"message", "type", "param", "code"}
+    others = set() if "/v1/messages" in str(answer.url) else {"param", "code"}
+    assert set(error) == {"message", "type"} | others
     assert error["message"]
     return error
 
@@ -143,7 +147,7 @@ def test_wrong_prompts_are_refused(served, route, body):
     refused(served.web.post(route, json=body))
 
 
-@pytest.mark.parametrize("route", [CHAT, TEXT, GENERATE])
+@pytest.mark.parametrize("route", [CHAT, TEXT, GENERATE, MESSAGES, COUNT, RESPONSES])
 @pytest.mark.parametrize(
     "body",
     [
@@ -197,8 +201,9 @@ def test_a_body_beyond_the_limit_is_refused_and_the_server_lives(served):
         (CHAT, b'{"messages": [{"role": "user", "content": "%s"}]}' % (b"x" * 30_000_000)),
         (TEXT, b'{"prompt": "%s"}' % (b"x" * 30_000_000)),
         (CHAT, b'{"messages": [{"role": "user", "content": [%s]}]}' % (b"1," * 8_000_000 + b"1")),
+        (MESSAGES, b'{"messages": [%s{}], "max_tokens": 1}' % (b"{}," * 8_000_000)),
     ],
-    ids=["numbers", "messages", "message", "text", "parts"],
+    ids=["numbers", "messages", "message", "text", "parts", "turns"],
 )
 def test_large_wrong_bodies_are_refused_quickly(served, route, body):
     started = time.monotonic()
@@ -230,6 +235,7 @@ def test_a_model_can_be_asked_for(served):
 
 @pytest.mark.parametrize(("method", "path", "status"), [
     ("GET", CHAT, 405), ("DELETE", CHAT, 405), ("POST", "/v1/models", 405),
+    ("GET", MESSAGES, 405), ("GET", RESPONSES, 405), ("GET", f"{RESPONSES}/resp_1", 404),
     ("GET", "/nothing", 404), ("POST", "/v1/embeddings", 404),
     ("POST", "/episodes/x/v1/chat/completions", 404), ("GET", "/episodes/%00%ff/v1/models", 404),
 ])  # fmt: skip
@@ -323,6 +329,11 @@ def test_any_chat_request_works_or_is_refused_by_the_field(served):
     ask()
 
 
+VALID = {
+    "messages": [user("x")], "prompt": "x", "token_ids": [1], "input": "x", "max_tokens": 2,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("kind", [wire.CompletionRequest, wire.GenerateRequest])
 def test_any_json_is_parsed_or_refused(kind):
     names = [*kind.model_fields, "role", "content"]
@@ -330,15 +341,60 @@ def test_any_json_is_parsed_or_refused(kind):
     @hypothesis.settings(max_examples=50, deadline=None, derandomize=True, database=None)
     @hypothesis.given(st.dictionaries(st.sampled_from(names), json_values), st.booleans())
     def parse(fields, is_complete):
-        valid = {"messages": [user("x")], "prompt": "x", "token_ids": [1]} if is_complete else {}
         try:
-            body = wire.parse(kind, json.dumps(valid | fields).encode())
+            body = wire.parse(kind, json.dumps((VALID if is_complete else {}) | fields).encode())
             body.check()
             getattr(body, "sampling_params", body).sampling(3)
         except RequestError as error:
             assert str(error)
 
     parse()
+
+
+# Parts of the other APIs' conversations, with values of any type.
+PART_FIELDS = {
+    "type": st.sampled_from(
+        ["text", "tool_use", "tool_result", "thinking", "input_text", "output_text", "message",
+         "function_call", "function_call_output", "reasoning", "reasoning_text", "image"]
+    ),
+    **dict.fromkeys(("text", "thinking", "id", "name", "call_id", "tool_use_id"), texts),
+    "input": st.sampled_from([{}, {"a": 1}]), "arguments": st.sampled_from(["{}", "[", ""]),
+    "output": texts, "content": texts, "role": st.sampled_from(["user", "assistant", "tool"]),
+}  # fmt: skip
+any_part = st.tuples(
+    st.fixed_dictionaries({}, optional=PART_FIELDS),
+    st.dictionaries(st.sampled_from(sorted(PART_FIELDS)), json_values, max_size=1),
+).map(lambda both: both[0] | both[1])
+
+
+@pytest.mark.parametrize("kind", [MessagesRequest, ResponsesRequest])
+def test_any_conversation_of_the_other_apis_is_translated_or_refused(served, kind):
+    names = sorted(kind.model_fields)
+    turns = st.lists(
+        st.builds(lambda role, content: {"role": role, "content": content},
+                  st.sampled_from(["user", "assistant"]), st.lists(any_part, max_size=3)),
+        min_size=1, max_size=3,
+    )  # fmt: skip
+
+    @hypothesis.settings(max_examples=40, deadline=None, derandomize=True, database=None)
+    @hypothesis.given(
+        turns,
+        st.lists(any_part, min_size=1, max_size=4),
+        st.dictionaries(st.sampled_from(names), json_values, max_size=1),
+    )
+    def ask(turns, items, others):
+        fields = {"messages": turns} if kind is MessagesRequest else {"input": items}
+        body = json.dumps({"max_tokens": 2, "max_output_tokens": 2} | fields | others)
+        if kind is ResponsesRequest:
+            body = body.replace('"max_tokens": 2, ', "")
+        else:
+            body = body.replace(', "max_output_tokens": 2', "")
+        route = MESSAGES if kind is MessagesRequest else RESPONSES
+        answer = served.web.post(route, content=body)
+        if answer.status_code != 200:
+            refused(answer)
+
+    ask()
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import Tokenizer
-from agentgym_jax.text.tool_chat import ToolChat
+from agentgym_jax.text.tool_chat import TOOL_PARSERS, ToolChat
 
 TEMPLATE = (
     "{% if tools %}<|im_start|>system\n{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}"
@@ -128,3 +128,33 @@ def test_an_answer_cannot_follow_an_answer(chat):
         chat.opening(messages, [])
     with pytest.raises(ValueError, match="must be a user's or a tool's"):
         chat.continuation([*messages, assistant("again")], [], 2, True)
+
+
+def test_the_form_of_mistral_is_found_in_its_template(tiny_json):
+    template = (
+        "{% for t in tools or [] %}[AVAILABLE_TOOLS]{{ t | tojson }}{% endfor %}"
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+        "{% if m.tool_calls %}[TOOL_CALLS] [{% for call in m.tool_calls %}"
+        "{{ call.function | tojson }}{% endfor %}]{% endif %}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    tokenizer = Tokenizer(tiny_json, {"chat_template": template, "eos_token": "<|im_end|>"})
+    assert ToolChat(ChatRenderer(tokenizer), tokenizer).form == TOOL_PARSERS["mistral"]
+
+
+def test_a_parser_by_name_needs_a_template_with_a_place_for_tools(tiny_json):
+    plain = TEMPLATE[TEMPLATE.index("{% for m") :]
+    for template, form in ((TEMPLATE, TOOL_PARSERS["json"]), (plain, None)):
+        tokenizer = Tokenizer(tiny_json, {"chat_template": template, "eos_token": "<|im_end|>"})
+        chat = ToolChat(ChatRenderer(tokenizer), tokenizer, tool_parser="json")
+        assert chat.form == form
+
+
+def test_thinking_may_begin_in_the_prompt(tiny_json):
+    for start, opens in (("", False), ("<think>\n", True)):
+        template = TEMPLATE.replace("assistant\n{% endif %}", "assistant\n" + start + "{% endif %}")
+        template = template.replace(
+            "{{ m.content }}", "{{ m.content.split('</think>')[-1].lstrip('\\n') }}"
+        )
+        tokenizer = Tokenizer(tiny_json, {"chat_template": template, "eos_token": "<|im_end|>"})
+        assert ToolChat(ChatRenderer(tokenizer), tokenizer).opens_thinking == opens

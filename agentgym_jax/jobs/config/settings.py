@@ -18,6 +18,7 @@ from agentgym_jax.learner.optimizer import make_optimizer
 from agentgym_jax.limits import OneOf, Range
 from agentgym_jax.rollout.episode import TURN_BUDGETS
 from agentgym_jax.telemetry.guards import GuardSettings
+from agentgym_jax.text.tool_chat import REASONING_PARSERS, TOOL_PARSERS
 
 AS_DATA = "data"  # value of `rollout.system_prompt_mode`: the prompt of the training conversations
 SYSTEM_PROMPT_MODES = ("system", "none")
@@ -162,12 +163,16 @@ class ProgramSettings:
       timeout_s: Maximum time of an attempt at an episode.
       variables: Environment variables that the command gets although their names are those of secrets
         (such as `..._KEY` and `..._TOKEN`).
+      tool_parser: Form of tool calls in answers; `auto` is that of the chat template.
+      reasoning_parser: `think` gives programs the thinking of answers as a separate field.
     """
 
     function: str = ""
     command: str = ""
     timeout_s: Annotated[float, Range(above=0, unit="seconds")] = 600.0
     variables: Sequence[str] = ()
+    tool_parser: Annotated[str, OneOf(TOOL_PARSERS)] = "auto"
+    reasoning_parser: Annotated[str, OneOf(REASONING_PARSERS)] = "none"
 
     def __post_init__(self) -> None:
         if bool(self.function) == bool(self.command):

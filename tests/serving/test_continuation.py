@@ -1,0 +1,132 @@
+"""Conversations in the form of each API: every prompt begins with the sampled tokens before it."""
+
+import json
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from tests.serving.parts import MODEL, user
+
+SCHEMA = {"type": "object", "properties": {"at": {"type": "string"}}}
+LOOK = {"name": "look", "description": "Looks."}
+CALL = '<tool_call>\n{"name": "look", "arguments": {"n": 1.0, "at": "é 😀"}}\n</tool_call>'
+ANSWERS = [
+    *("", "I look.", " \n spaced \n", CALL, f"I look.\n{CALL}\n{CALL} and more", "\n" + CALL),
+    *(f"<think>hm</think>\n\nI look.\n{CALL}", "<think>\nhm\n</think>\n\nDone.", "<think>open"),
+    *("<think></think>", f"<think>{CALL}</think>{CALL}", "a </think> b", "<tool_call>{broken"),
+    '<tool_call>{"name": "look", "arguments": null}</tool_call>',
+]
+
+
+class Chat:
+    """Conversation of `/v1/chat/completions`."""
+
+    route = "/v1/chat/completions"
+
+    def __init__(self):
+        self.history = [{"role": "system", "content": "Be kind."}, user("go")]
+
+    def body(self):
+        tool = {"type": "function", "function": LOOK | {"parameters": SCHEMA}}
+        return {"messages": self.history, "tools": [tool]}
+
+    def ids(self, answer):
+        return answer["prompt_token_ids"], answer["choices"][0]["token_ids"]
+
+    def go_on(self, answer):
+        message = answer["choices"][0]["message"]
+        calls = message.get("tool_calls") or []
+        results = [{"role": "tool", "tool_call_id": c["id"], "content": "a door"} for c in calls]
+        self.history += [message, *(results or [user("go on")])]
+
+
+class Messages:
+    """Conversation of `/v1/messages`."""
+
+    route = "/v1/messages"
+
+    def __init__(self):
+        self.history = [user("go")]
+
+    def body(self):
+        tools = [LOOK | {"input_schema": SCHEMA}]
+        limits = {"max_tokens": 900, "system": [{"type": "text", "text": "Be kind."}]}
+        return {"messages": self.history, "tools": tools} | limits
+
+    def ids(self, answer):
+        return answer["prompt_token_ids"], answer["token_ids"]
+
+    def go_on(self, answer):
+        blocks = answer["content"]
+        for block in blocks:
+            if "input" in block:  # JavaScript writes 1 for 1.0
+                block["input"] = json.loads(json.dumps(block["input"]).replace("1.0", "1"))
+        results = [
+            {"type": "tool_result", "tool_use_id": block["id"], "content": "a door"}
+            for block in blocks
+            if block["type"] == "tool_use"
+        ]
+        self.history += [{"role": "assistant", "content": blocks}, user(results or "go on")]
+
+
+class Responses:
+    """Conversation of `/v1/responses`."""
+
+    route = "/v1/responses"
+
+    def __init__(self):
+        self.history = [user("go")]
+
+    def body(self):
+        tools = [LOOK | {"type": "function", "parameters": SCHEMA, "strict": True}]
+        return {"input": self.history, "tools": tools, "instructions": "Be kind."}
+
+    def ids(self, answer):
+        return answer["prompt_token_ids"], answer["token_ids"]
+
+    def go_on(self, answer):
+        results = [
+            {"type": "function_call_output", "call_id": item["call_id"], "output": "a door"}
+            for item in answer["output"]
+            if item["type"] == "function_call"
+        ]
+        self.history += [*answer["output"], *(results or [user("go on")])]
+
+
+def play(server, kind, texts):
+    """Returns the prompt ids and the sampled ids of all answers of a conversation."""
+    server.engine.texts[:], talk, found = texts, kind(), []
+    for _ in texts:
+        body = talk.body() | {"model": MODEL, "return_token_ids": True}
+        answer = server.web.post(talk.route, json=body)
+        assert answer.status_code == 200, answer.text
+        found.append(talk.ids(answer.json()))
+        talk.go_on(answer.json())
+    return found
+
+
+@pytest.mark.parametrize("kind", [Chat, Messages, Responses])
+@pytest.mark.parametrize("name", ["script", "thinking_script"])
+def test_each_prompt_begins_with_the_sampled_tokens_of_its_history(request, name, kind, tokenizer):
+    server = request.getfixturevalue(name)
+    chat = server.backend.chat(None)
+
+    @hypothesis.settings(max_examples=20, deadline=None, derandomize=True, database=None)
+    @hypothesis.given(st.lists(st.sampled_from(ANSWERS), min_size=2, max_size=4))
+    def check(texts):
+        forks = chat.num_forks
+        found = play(server, kind, texts)
+        assert chat.num_forks == forks  # the same tokens could also be those of the same texts
+        for text, (_, sampled) in zip(texts, found, strict=True):
+            assert sampled[:-1] == tokenizer.encode(text)
+        for (prompt, sampled), (later, _) in zip(found, found[1:], strict=False):
+            assert later[: len(prompt) + len(sampled)] == prompt + sampled
+
+    check()
+
+
+@pytest.mark.parametrize("kind", [Messages, Responses])
+def test_all_apis_have_the_same_prompts(script, kind):
+    texts = [f"I look.\n{CALL}\n{CALL}", "Done.", "Bye."]
+    assert play(script, kind, texts) == play(script, Chat, texts)
