@@ -66,10 +66,8 @@ class Service:
     def __init__(self, backend: Backend):
         self.backend = backend
         self._unknown: set[str] = set()  # unknown fields that were logged
-        self._loop_lock: tuple[Any, asyncio.Lock] = (
-            None,
-            asyncio.Lock(),
-        )  # event loop and its lock
+        # Event loop and its lock.
+        self._loop_lock: tuple[Any, asyncio.Lock] = (None, asyncio.Lock())
         self.registry = prometheus_client.CollectorRegistry()
         make = {"registry": self.registry}
         self._prompt = prometheus_client.Counter(
