@@ -12,12 +12,14 @@ import hashlib
 import json
 import os
 import threading
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from agentgym_jax.limits import annotations, misfit
+from agentgym_jax.sampling.adjusting import LogitOptions
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.serving.engine import Answer, Engine, TokenSequence
 from agentgym_jax.serving.requests import (
@@ -123,7 +125,7 @@ class Conversations:
         """Implements `Chat.submit_chat`."""
         if not messages:
             raise RequestError("messages is empty; give at least one", param="messages")
-        options = self._options(sampling)
+        options, logits = self._options(sampling), self._logit_options(sampling)
         messages = [_for_template(message) for message in messages]
         self._on_request()
         exact, loose = (
@@ -136,7 +138,7 @@ class Conversations:
         except ValueError as error:
             raise RequestError(str(error), param="messages") from error
         sequence, pending = self._submit(
-            encoded.known, encoded.chunks, options, sampling, on_tokens
+            encoded.known, encoded.chunks, options, logits, sampling, on_tokens
         )
 
         def finish(answer: Message) -> None:
@@ -151,13 +153,9 @@ class Conversations:
         """Implements `Chat.submit_tokens`; a prompt that extends a sequence continues it."""
         if not len(prompt_ids):
             raise RequestError("the prompt is empty; give at least one token", param="prompt")
-        prompt, options = [int(token) for token in prompt_ids], self._options(sampling)
-        size = self._engine.vocab_size
-        if unknown := next((token for token in prompt if not 0 <= token < size), None):
-            raise RequestError(
-                f"the prompt has the token id {unknown}; the ids of this model are below {size}",
-                param="prompt",
-            )
+        options, logits = self._options(sampling), self._logit_options(sampling)
+        prompt = [int(token) for token in prompt_ids]
+        self._check_ids(prompt, "prompt")
         self._on_request()
         with self._lock:
             extended = [k for k in self._known.values() if self._is_extended(k, prompt)]
@@ -165,7 +163,7 @@ class Conversations:
             before = () if known is None else self.sequences[known.sequence][: known.num_messages]
         added = prompt[0 if known is None else known.length :]
         text = {"role": "user", "content": self._engine.decode_text(added)}
-        sequence, pending = self._submit(known, [added], options, sampling, on_tokens)
+        sequence, pending = self._submit(known, [added], options, logits, sampling, on_tokens)
 
         def finish(answer: Message) -> None:
             # Cannot be the digest of a chat.
@@ -247,6 +245,7 @@ class Conversations:
         known: _Known | None,
         chunks: list[list[int]],
         options: SamplingOptions,
+        logits: LogitOptions | None,
         sampling: Sampling,
         on_tokens: OnTokens | None,
     ) -> tuple[TokenSequence, Pending]:
@@ -266,7 +265,13 @@ class Conversations:
                 sequence.key = self._make_key(sampling.seed, sequence.number)
             try:
                 pending = self._engine.submit(
-                    sequence, chunks, options, sampling.stop, on_tokens, sampling.stop_ids
+                    sequence,
+                    chunks,
+                    options,
+                    sampling.stop,
+                    on_tokens,
+                    sampling.stop_ids,
+                    logits,
                 )
             except Exception:
                 sequence.key = before
@@ -277,18 +282,32 @@ class Conversations:
 
     def _options(self, sampling: Sampling) -> SamplingOptions:
         """Returns the options of a request; raises RequestError for values out of range."""
-        given: dict[str, Any] = {
+        given = {
             "temperature": sampling.temperature,
             "top_k": sampling.top_k,
             "top_p": sampling.top_p,
             "max_turn_tokens": sampling.max_tokens,
         }
-        given = {name: value for name, value in given.items() if value is not None}
-        for name, annotation in annotations(SamplingOptions).items():
-            if name in given and (valid := misfit(given[name], annotation)):
-                field = "max_tokens" if name == "max_turn_tokens" else name
-                raise RequestError(f"{field}={given[name]!r}: expected {valid}", param=field)
-        return dataclasses.replace(self._defaults, **given)
+        names = {"max_turn_tokens": "max_tokens"}
+        return dataclasses.replace(self._defaults, **_check(SamplingOptions, given, names))
+
+    def _logit_options(self, sampling: Sampling) -> LogitOptions | None:
+        """Returns the changes of the logits of a request; None if nothing is changed."""
+        names = [field.name for field in dataclasses.fields(LogitOptions)]
+        given = _check(LogitOptions, {name: getattr(sampling, name) for name in names})
+        self._check_ids(given.get("logit_bias", ()), "logit_bias")
+        options = LogitOptions(**given)
+        return None if options == LogitOptions() else options
+
+    def _check_ids(self, tokens: Iterable[int], field: str) -> None:
+        """Raises RequestError if the model has no such token."""
+        size = self._engine.vocab_size
+        for token in tokens:
+            if not 0 <= token < size:
+                raise RequestError(
+                    f"{field} has the token id {token}; the ids of this model are below {size}",
+                    param=field,
+                )
 
     def _finisher(
         self, sequence: TokenSequence, store: Callable[[Message], None]
@@ -344,6 +363,23 @@ class Conversations:
         for sequence in sequences - known - set(self._busy):
             self._engine.forget(sequence)
             self.sequences.pop(sequence, None)
+
+
+def _check(
+    kind: type, given: Mapping[str, Any], names: Mapping[str, str] = types.MappingProxyType({})
+) -> dict[str, Any]:
+    """Returns those values of a class of options that are not None.
+
+    Raises:
+      RequestError: A value is out of the range in the annotations of `kind`. The error has the name
+        of the field in `names`, if it differs.
+    """
+    found = {name: value for name, value in given.items() if value is not None}
+    for name, annotation in annotations(kind).items():
+        if name in found and (valid := misfit(found[name], annotation)):
+            field = names.get(name, name)
+            raise RequestError(f"{field}={found[name]!r}: expected {valid}", param=field)
+    return found
 
 
 def _after(pending: Pending, finish: Callable[[Any], None]) -> Pending:

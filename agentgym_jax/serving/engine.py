@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from absl import logging
 
+from agentgym_jax.sampling.adjusting import LogitOptions, TurnAdjuster
 from agentgym_jax.sampling.options import SampledTurn, SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.requests import (
@@ -95,6 +96,7 @@ class _Work:
     stop: Sequence[str]
     stop_ids: frozenset[int]
     on_tokens: OnTokens | None
+    logits: LogitOptions | None
     future: "concurrent.futures.Future[Generation]"
     num_reported: int = 0
     text: GrowingText | None = None  # sampled text; None before the first report
@@ -177,8 +179,11 @@ class Engine:
         stop: Sequence[str] = (),
         on_tokens: OnTokens | None = None,
         stop_ids: Sequence[int] = (),
+        logits: LogitOptions | None = None,
     ) -> Pending:
         """Appends `chunks` to a sequence without another open request, and samples an answer.
+
+        `logits` are changes of the logits; None for none.
 
         If the request fails or is cancelled, the sequence is as before.
 
@@ -196,7 +201,9 @@ class Engine:
                 "messages",
             )
         future: concurrent.futures.Future[Generation] = concurrent.futures.Future()
-        work = _Work(sequence, chunks, options, stop, frozenset(stop_ids), on_tokens, future)
+        work = _Work(
+            sequence, chunks, options, stop, frozenset(stop_ids), on_tokens, logits, future
+        )
         work.future.set_running_or_notify_cancel()  # only the engine may complete it
         with self._lock:
             if not self._is_running:
@@ -267,12 +274,17 @@ class Engine:
                     chunks = [[*sequence.tokens, *work.added]]
             else:
                 del self._idle[sequence.row]
-                sampler.set_options(sequence.row, sequence.key, work.options)
+            sampler.set_options(sequence.row, sequence.key, work.options, self._adjuster(work))
             self._waiting.remove(work)
             with self._lock:
                 self.num_waiting -= 1
             sampler.prefill(sequence.row, chunks)
             self._active[sequence.row] = work
+
+    def _adjuster(self, work: _Work) -> TurnAdjuster | None:
+        if work.logits is None:
+            return None
+        return TurnAdjuster(work.logits, [*work.sequence.tokens, *work.added], self.vocab_size)
 
     def _free_idle_row(self) -> bool:
         """Frees the row that has been idle longest; False if all rows have requests."""

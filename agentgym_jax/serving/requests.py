@@ -44,6 +44,8 @@ class Sampling:
       stop: Strings that end the text; the text ends before the first of them.
       stop_ids: Token ids that end the text, besides the model's own; the text ends before them.
       seed: Random seed; requests with the same seed and prompt have the same result.
+      frequency_penalty, presence_penalty, repetition_penalty, min_p, logit_bias: Changes of the
+        logits, as in `LogitOptions`.
       name: Name of the answer among those of its episode; empty for none.
     """
 
@@ -54,6 +56,11 @@ class Sampling:
     stop: Sequence[str] = ()
     stop_ids: Sequence[int] = ()
     seed: int | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    repetition_penalty: float | None = None
+    min_p: float | None = None
+    logit_bias: Mapping[int, float] | None = None
     name: str = ""
 
 

@@ -14,6 +14,7 @@ from agentgym_jax.serving.tool_calls import parse_tool_calls
 from agentgym_jax.text.tool_chat import ToolForm
 
 MAX_CHOICES = 128
+MAX_BIASES = 1024  # tokens of `logit_bias`; OpenAI allows 300
 MAX_STOP = 16  # OpenAI allows 4; some clients send more
 _MAX_STOP_LENGTH = 1024  # characters
 _LOWEST_TEMPERATURE = 1e-4  # sampling below it is greedy, because logits would overflow
@@ -25,17 +26,13 @@ Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 # Fields of OpenAI and of other servers that would change the answer and are not supported, with the
 # values that change nothing, besides null.
 _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
-    **dict.fromkeys(
-        ("frequency_penalty", "presence_penalty", "min_p", "top_a", "min_tokens"), (0,)
-    ),
-    **dict.fromkeys(
-        ("repetition_penalty", "length_penalty", "typical_p", "tfs_z", "best_of"), (1,)
-    ),
+    **dict.fromkeys(("top_a", "min_tokens"), (0,)),
+    **dict.fromkeys(("length_penalty", "typical_p", "tfs_z", "best_of"), (1,)),
     **dict.fromkeys(("ignore_eos", "use_beam_search", "include_stop_str_in_output"), (False,)),
     **dict.fromkeys(("continue_final_message", "add_special_tokens", "echo"), (False,)),
     **dict.fromkeys(("skip_special_tokens", "no_stop_trim"), (False,)),
     **dict.fromkeys(("add_generation_prompt", "parallel_tool_calls", "detokenize"), (True,)),
-    **dict.fromkeys(("logit_bias", "chat_template_kwargs", "structured_outputs"), ({},)),
+    **dict.fromkeys(("chat_template_kwargs", "structured_outputs"), ({},)),
     **dict.fromkeys(("bad_words", "documents", "functions", "logits_processors"), ([],)),
     **dict.fromkeys(("guided_json", "guided_regex", "guided_choice", "guided_grammar"), ()),
     **dict.fromkeys(("json_schema", "regex", "ebnf", "grammar", "structural_tag"), ()),
@@ -178,6 +175,8 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+_TokenKey = Annotated[int, Field(ge=0, lt=2**31)]
+_Bias = Annotated[float, Field(ge=-100, le=100)]
 TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(fail_fast=True)]
 
 
@@ -194,6 +193,11 @@ class _Common(Body):
         BeforeValidator(_as_list),
     ] = None
     stop_token_ids: TokenIds | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    repetition_penalty: Annotated[float, Field(ge=0.01, le=100)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    logit_bias: Annotated[dict[_TokenKey, _Bias], Field(max_length=MAX_BIASES)] | None = None
     seed: Seed | None = None
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES), BeforeValidator(_one_if_none)] = 1
     stream: bool | None = False
@@ -223,6 +227,11 @@ class _Common(Body):
             stop=tuple(stop),
             stop_ids=tuple(self.stop_token_ids or ()),
             seed=None if self.seed is None else self.seed + number,
+            frequency_penalty=self.frequency_penalty,
+            presence_penalty=self.presence_penalty,
+            repetition_penalty=self.repetition_penalty,
+            min_p=self.min_p,
+            logit_bias=self.logit_bias,
             name=answer_name(response_id, number) if response_id else "",
         )
 

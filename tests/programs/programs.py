@@ -177,6 +177,7 @@ def only_wide(task):
 def cold(task):
     """Is a `summariser` with other sampling parameters than those of the config."""
     options = {"temperature": 0.0 if task.data_idx else 0.3, "top_p": 0.5, "seed": 3}
+    options |= {"presence_penalty": 2.0, "logit_bias": {"65": 100}, "frequency_penalty": 0}
     return summariser(task, **options)
 
 

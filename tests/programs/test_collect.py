@@ -284,8 +284,14 @@ def test_a_program_does_not_change_the_distribution(setup, caplog):
         cold, statistics = setup.play(function(programs.cold), group=2)
     for ours, theirs in zip(plain, cold, strict=True):
         assert ours.tokens.tolist() == theirs.tokens.tolist()
-    assert statistics.overridden == 8 * 3 * 3  # episodes, requests, parameters
-    assert sum("requests set temperature, top_p, seed" in line for line in caplog.messages) == 1
+    assert statistics.overridden == 8 * 3 * 5  # episodes, requests, parameters
+    assert (
+        sum(
+            "requests set temperature, top_p, seed, presence_penalty, logit_bias;" in line
+            for line in caplog.messages
+        )
+        == 1
+    )
 
 
 def test_rewritten_histories_are_counted_and_the_first_is_shown(setup, caplog):

@@ -81,10 +81,14 @@ def refused(answer, status=400):
         ({"stop": [""]}, "stop.0"),
         ({"stop": 5}, "stop"),
         ({"stream": 7}, "stream"),
-        ({"frequency_penalty": 0.5}, "frequency_penalty"),
-        ({"presence_penalty": -1}, "presence_penalty"),
-        ({"min_p": 0.1}, "min_p"),
-        ({"logit_bias": {"5": 1}}, "logit_bias"),
+        ({"frequency_penalty": 2.5}, "frequency_penalty"),
+        ({"presence_penalty": "much"}, "presence_penalty"),
+        ({"repetition_penalty": 0}, "repetition_penalty"),
+        ({"min_p": 1.1}, "min_p"),
+        ({"logit_bias": {"5": 101}}, "logit_bias.5"),
+        ({"logit_bias": {"word": 1}}, "logit_bias.word.[key]"),
+        ({"logit_bias": {"300": 1}}, "logit_bias"),
+        ({"logit_bias": [5]}, "logit_bias"),
         ({"ignore_eos": True}, "ignore_eos"),
         ({"chat_template_kwargs": {"enable_thinking": False}}, "chat_template_kwargs"),
         ({"structured_outputs": {"regex": "a"}}, "structured_outputs"),
@@ -110,6 +114,8 @@ def test_wrong_fields_are_named(served, changes, param):
     "changes",
     [{name: None for name in ("n", "stop", "tools", "seed", "top_p", "stream", "logprobs")}]
     + [{"frequency_penalty": 0, "logit_bias": {}, "parallel_tool_calls": True, "user": "me"}]
+    + [{"frequency_penalty": -2, "presence_penalty": 0.5, "repetition_penalty": 1.1}]
+    + [{"min_p": 0.5, "logit_bias": {"5": -100, "6": 1.5}}]
     + [{"max_completion_tokens": 2}, {"response_format": {"type": "text"}}, {"min_p": None}]
     + [{"messages": [user("hi") | {"name": "Ann", "refusal": None}]}]
     + [{"top_k": -1}, {"unknown": {"a": [1]}}, {"stop": []}, {"tools": []}, {"top_logprobs": 0}]
@@ -285,12 +291,13 @@ CHAT_FIELDS = {
     "top_p": st.floats(0, 1.5), "user": texts, "verbosity": st.sampled_from(["medium", "high"]),
     "web_search_options": st.none(), "stop_token_ids": st.lists(st.integers(-1, 300), max_size=2),
     "return_token_ids": st.booleans(), "top_k": st.integers(-2, 5),
+    "min_p": st.floats(-0.1, 1.1), "repetition_penalty": st.floats(0, 3),
 }  # fmt: skip
 
 
 # Values that do not change the answer, of fields that are not supported.
 NEUTRAL = {
-    "frequency_penalty": [0], "presence_penalty": [0], "logit_bias": [{}], "audio": [],
+    "audio": [],
     "modalities": [["text"]], "reasoning_effort": [], "verbosity": ["medium"],
     "parallel_tool_calls": [True], "functions": [[]], "function_call": ["none", "auto"],
     "web_search_options": [], "top_logprobs": [0],
