@@ -1,9 +1,9 @@
-"""Changes of a turn's logits: penalties, biases and masks, which the host computes for each token."""
+"""Changes of a turn's logits: penalties, biases and masks, which the host computes token by token."""
 
 import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import numpy as np
 
@@ -38,12 +38,36 @@ class LogitOptions:
     )
 
 
+class Matcher(Protocol):
+    """Interface to a grammar of the turn."""
+
+    def allowed(self) -> np.ndarray:
+        """Returns the mask of the next token, uint32 words as in `models/token_masks.py`."""
+
+    def advance(self, token: int) -> None:
+        """Takes the next token."""
+
+
 class TurnAdjuster:
     """State of the changes of one turn, which its tokens advance."""
 
-    def __init__(self, options: LogitOptions, prompt: Sequence[int], vocab_size: int):
-        """Creates the state before the first token; `prompt` are all tokens before the turn."""
+    def __init__(
+        self,
+        options: LogitOptions,
+        prompt: Sequence[int],
+        vocab_size: int,
+        matcher: Matcher | None = None,
+    ):
+        """Creates the state before the first token.
+
+        Args:
+          options: Penalties and biases.
+          prompt: All tokens before the turn.
+          vocab_size: Number of token ids of the model.
+          matcher: Grammar of the turn; None for none.
+        """
         self._options = options
+        self._matcher = matcher
         self._bias = np.zeros(vocab_size, np.float32)
         for token, bias in options.logit_bias.items():
             self._bias[token] = bias
@@ -56,6 +80,8 @@ class TurnAdjuster:
     def follows_tokens(self) -> bool:
         """True if the sampled tokens change the logits of later ones."""
         o = self._options
+        if self._matcher is not None:
+            return True
         return (o.frequency_penalty, o.presence_penalty, o.repetition_penalty) != (0.0, 0.0, 1.0)
 
     def advance(self, tokens: Sequence[int]) -> None:
@@ -64,6 +90,8 @@ class TurnAdjuster:
             return
         o = self._options
         for token in tokens:
+            if self._matcher is not None:
+                self._matcher.advance(token)
             self._counts[token] += 1
             penalty = o.presence_penalty + o.frequency_penalty * self._counts[token]
             self._bias[token] = np.float32(o.logit_bias.get(token, 0.0) - penalty)
@@ -75,6 +103,8 @@ class TurnAdjuster:
         adjustment.repetition_penalty[index] = self._options.repetition_penalty
         adjustment.is_seen[index] = self._is_seen
         adjustment.min_p[index] = self._options.min_p
+        if self._matcher is not None:
+            adjustment.mask[index] = self._matcher.allowed()
 
 
 class CallOrder:

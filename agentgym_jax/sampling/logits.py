@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from agentgym_jax.models.token_masks import mask_logits, num_words
+
 # Tokens per block of the vocabulary. Searches find the block first, then the token inside it.
 _BLOCK = 256
 
@@ -34,6 +36,8 @@ class Adjustment:
     # float32 [B], least probability of a token that may be sampled, in units of that of the
     # likeliest; 0 allows all
     min_p: jax.Array
+    # uint32 [B, words], tokens that may be sampled (models/token_masks.py)
+    mask: jax.Array
 
     @classmethod
     def create(cls, rows: int, vocab_size: int) -> "Adjustment":
@@ -43,15 +47,17 @@ class Adjustment:
             repetition_penalty=np.ones(rows, np.float32),
             is_seen=np.zeros((rows, vocab_size), bool),
             min_p=np.zeros(rows, np.float32),
+            mask=np.full((rows, num_words(vocab_size)), 2**32 - 1, np.uint32),
         )
 
 
 def adjust(logits_BV: jax.Array, adjustment: Adjustment) -> jax.Array:
-    """Returns logits with the repetition penalty (Keskar et al. 2019, arXiv:1909.05858) and bias."""
+    """Returns logits with the repetition penalty (Keskar et al. 2019, arXiv:1909.05858), bias and mask."""
     chex.assert_equal_shape([logits_BV, adjustment.bias, adjustment.is_seen])
     penalty_B1 = adjustment.repetition_penalty[:, None]
     penalised_BV = jnp.where(logits_BV > 0.0, logits_BV / penalty_B1, logits_BV * penalty_B1)
-    return jnp.where(adjustment.is_seen, penalised_BV, logits_BV) + adjustment.bias
+    logits_BV = jnp.where(adjustment.is_seen, penalised_BV, logits_BV) + adjustment.bias
+    return mask_logits(logits_BV, adjustment.mask)
 
 
 def draw(

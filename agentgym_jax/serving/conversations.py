@@ -21,8 +21,10 @@ import numpy as np
 from agentgym_jax.limits import annotations, misfit
 from agentgym_jax.sampling.adjusting import LogitOptions
 from agentgym_jax.sampling.options import SamplingOptions
-from agentgym_jax.serving.engine import Answer, Engine, TokenSequence
+from agentgym_jax.serving.answer_forms import make_grammar
+from agentgym_jax.serving.engine import Answer, Changes, Engine, TokenSequence
 from agentgym_jax.serving.requests import (
+    AnswerForm,
     Generation,
     NotServingError,
     OnTokens,
@@ -31,6 +33,7 @@ from agentgym_jax.serving.requests import (
     Sampling,
 )
 from agentgym_jax.serving.tool_calls import parse_tool_calls, read_json
+from agentgym_jax.text.grammars import TokenMatcher
 from agentgym_jax.text.tool_chat import ToolChat, ToolForm
 
 Message = Mapping[str, Any]
@@ -123,11 +126,11 @@ class Conversations:
         on_tokens: OnTokens | None = None,
     ) -> Pending:
         """Implements `Chat.submit_chat`."""
+        self._on_request()
         if not messages:
             raise RequestError("messages is empty; give at least one", param="messages")
-        options, logits = self._options(sampling), self._logit_options(sampling)
+        options, changes = self._options(sampling), self._changes(sampling)
         messages = [_for_template(message) for message in messages]
-        self._on_request()
         exact, loose = (
             _digests(messages, tools, self.form, is_loose=is_loose) for is_loose in (False, True)
         )
@@ -138,7 +141,7 @@ class Conversations:
         except ValueError as error:
             raise RequestError(str(error), param="messages") from error
         sequence, pending = self._submit(
-            encoded.known, encoded.chunks, options, logits, sampling, on_tokens
+            encoded.known, encoded.chunks, options, changes, sampling, on_tokens
         )
 
         def finish(answer: Message) -> None:
@@ -151,19 +154,19 @@ class Conversations:
         self, prompt_ids: Sequence[int], sampling: Sampling, on_tokens: OnTokens | None = None
     ) -> Pending:
         """Implements `Chat.submit_tokens`; a prompt that extends a sequence continues it."""
+        self._on_request()
         if not len(prompt_ids):
             raise RequestError("the prompt is empty; give at least one token", param="prompt")
-        options, logits = self._options(sampling), self._logit_options(sampling)
+        options, changes = self._options(sampling), self._changes(sampling)
         prompt = [int(token) for token in prompt_ids]
         self._check_ids(prompt, "prompt")
-        self._on_request()
         with self._lock:
             extended = [k for k in self._known.values() if self._is_extended(k, prompt)]
             known = max(extended, key=lambda k: k.length, default=None)
             before = () if known is None else self.sequences[known.sequence][: known.num_messages]
         added = prompt[0 if known is None else known.length :]
         text = {"role": "user", "content": self._engine.decode_text(added)}
-        sequence, pending = self._submit(known, [added], options, logits, sampling, on_tokens)
+        sequence, pending = self._submit(known, [added], options, changes, sampling, on_tokens)
 
         def finish(answer: Message) -> None:
             # Cannot be the digest of a chat.
@@ -245,7 +248,7 @@ class Conversations:
         known: _Known | None,
         chunks: list[list[int]],
         options: SamplingOptions,
-        logits: LogitOptions | None,
+        changes: Changes | None,
         sampling: Sampling,
         on_tokens: OnTokens | None,
     ) -> tuple[TokenSequence, Pending]:
@@ -271,7 +274,7 @@ class Conversations:
                     sampling.stop,
                     on_tokens,
                     sampling.stop_ids,
-                    logits,
+                    changes,
                 )
             except Exception:
                 sequence.key = before
@@ -291,13 +294,25 @@ class Conversations:
         names = {"max_turn_tokens": "max_tokens"}
         return dataclasses.replace(self._defaults, **_check(SamplingOptions, given, names))
 
-    def _logit_options(self, sampling: Sampling) -> LogitOptions | None:
+    def _changes(self, sampling: Sampling) -> Changes | None:
         """Returns the changes of the logits of a request; None if nothing is changed."""
         names = [field.name for field in dataclasses.fields(LogitOptions)]
         given = _check(LogitOptions, {name: getattr(sampling, name) for name in names})
         self._check_ids(given.get("logit_bias", ()), "logit_bias")
         options = LogitOptions(**given)
-        return None if options == LogitOptions() else options
+        if sampling.answer is not None:
+            return Changes(options, self._compile(sampling.answer))
+        return None if options == LogitOptions() else Changes(options)
+
+    def _compile(self, answer: AnswerForm) -> TokenMatcher:
+        """Returns the state of the grammar of an answer."""
+        if self._engine.grammars is None:
+            raise RequestError(f"{answer.field} is not supported; leave it out", param=answer.field)
+        grammar = make_grammar(answer, self.form)
+        try:
+            return self._engine.grammars.compile(grammar)
+        except ValueError as error:
+            raise RequestError(f"{answer.field}: {error}", param=answer.field) from error
 
     def _check_ids(self, tokens: Iterable[int], field: str) -> None:
         """Raises RequestError if the model has no such token."""

@@ -9,7 +9,14 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import BeforeValidator, Field, WrapValidator
 
-from agentgym_jax.serving.requests import Generation, RequestError, Sampling, answer_name
+from agentgym_jax.serving.answer_forms import read_form
+from agentgym_jax.serving.requests import (
+    AnswerForm,
+    Generation,
+    RequestError,
+    Sampling,
+    answer_name,
+)
 from agentgym_jax.serving.tool_calls import parse_tool_calls
 from agentgym_jax.text.tool_chat import ToolForm
 
@@ -32,9 +39,8 @@ _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("continue_final_message", "add_special_tokens", "echo"), (False,)),
     **dict.fromkeys(("skip_special_tokens", "no_stop_trim"), (False,)),
     **dict.fromkeys(("add_generation_prompt", "parallel_tool_calls", "detokenize"), (True,)),
-    **dict.fromkeys(("chat_template_kwargs", "structured_outputs"), ({},)),
+    "chat_template_kwargs": ({},),
     **dict.fromkeys(("bad_words", "documents", "functions", "logits_processors"), ([],)),
-    **dict.fromkeys(("guided_json", "guided_regex", "guided_choice", "guided_grammar"), ()),
     **dict.fromkeys(("json_schema", "regex", "ebnf", "grammar", "structural_tag"), ()),
     **dict.fromkeys(("allowed_token_ids", "chat_template", "truncate_prompt_tokens"), ()),
     **dict.fromkeys(("prompt_logprobs", "stop_regex", "mirostat"), (0, False)),
@@ -203,10 +209,22 @@ class _Common(Body):
     stream: bool | None = False
     stream_options: _StreamOptions | None = None
     return_token_ids: bool | None = False
+    response_format: dict[str, Any] | None = None
+    structured_outputs: dict[str, Any] | None = None
+    guided_json: dict[str, Any] | str | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
+    _answer: AnswerForm | None = None
 
     def check(self) -> None:
         """Raises RequestError for fields that are valid but not supported."""
         _refuse_unsupported(self, _UNSUPPORTED)
+        self.read_answer()
+
+    def read_answer(self, tools: Sequence[Any] = (), tool_choice: Any = None) -> None:
+        """Reads the form of the answer; raises the errors of `read_form`."""
+        self._answer = read_form(vars(self), tools, tool_choice)
 
     def sampling(self, number: int = 0, response_id: str = "") -> Sampling:
         """Returns the sampling parameters of choice `number` of a response."""
@@ -232,6 +250,7 @@ class _Common(Body):
             repetition_penalty=self.repetition_penalty,
             min_p=self.min_p,
             logit_bias=self.logit_bias,
+            answer=self._answer,
             name=answer_name(response_id, number) if response_id else "",
         )
 
@@ -248,7 +267,6 @@ class ChatRequest(_Common):
     max_completion_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     logprobs: bool | None = False
     top_logprobs: int | None = None
-    response_format: dict[str, Any] | None = None
 
     def check(self) -> None:
         """Implements `_Common.check`."""
@@ -257,16 +275,7 @@ class ChatRequest(_Common):
             raise RequestError(
                 "top_logprobs is not supported; leave it out or set 0", param="top_logprobs"
             )
-        if self.tool_choice not in (None, "auto", "none"):
-            raise RequestError(
-                'tool_choice must be "auto" or "none"; the model cannot be forced to call a tool',
-                param="tool_choice",
-            )
-        if (self.response_format or {}).get("type", "text") != "text":
-            raise RequestError(
-                'response_format must have the type "text"; ask for JSON in the messages',
-                param="response_format",
-            )
+        self.read_answer(self.plain_tools(), self.tool_choice)
         limits = {self.max_tokens, self.max_completion_tokens} - {None}
         if len(limits) > 1:
             raise RequestError(
@@ -336,6 +345,7 @@ class GenerateRequest(Body):
         table = {name: neutral for name, neutral in _UNSUPPORTED.items() if name not in texts}
         _refuse_unsupported(self.sampling_params, table, "sampling_params.")
         _refuse_unsupported(self, table)
+        self.sampling_params.read_answer()
         if self.stream or self.sampling_params.stream:
             raise RequestError("this route has no streams; leave stream out", param="stream")
 

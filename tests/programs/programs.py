@@ -161,6 +161,17 @@ def persistent(task):
     return 1.0
 
 
+def formed(task):
+    """Demands a form, which is refused by name, and then asks for one turn more than it has."""
+    try:
+        ask(task, [user("hello")], guided_choice=["yes"])
+    except urllib.error.HTTPError as error:
+        refused = json.load(error)["error"]["param"] == "guided_choice"
+    ask(task, [user("hello")], n=task.max_turns)
+    try_to_ask(task, [user("hello")])
+    return float(refused)
+
+
 def wide(task):
     """Asks for more choices than the episode has turns, and then for as many as it has."""
     try_to_ask(task, [user("hello")], n=8)

@@ -273,6 +273,12 @@ def test_more_choices_than_turns_are_refused_without_ending_the_episode(setup):
     assert [(len(t.turns), len(t.branches)) for t in episodes] == [(3, 3)] * 4
 
 
+def test_forms_of_answers_are_refused_and_cost_no_turn(setup):
+    episodes, _ = setup.play(function(programs.formed))
+    found = [(t.outcome, t.score, len(t.turns)) for t in episodes]
+    assert found == [(Outcome.HORIZON, 1.0, 3)] * 4
+
+
 def test_an_episode_without_an_answer_is_never_a_reward(setup):
     with pytest.raises(ServerUnavailable, match="got no answer; .* more choices than .* lower n"):
         setup.play(function(programs.only_wide))

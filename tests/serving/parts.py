@@ -22,6 +22,7 @@ from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.http_server import HttpServer
 from agentgym_jax.serving.requests import Generation, Pending
 from agentgym_jax.text.chat import ChatRenderer
+from agentgym_jax.text.grammars import Grammars
 from agentgym_jax.text.tool_chat import ToolChat, ToolForm
 from tests.builders import decoder_config
 from tests.waiting import PATIENCE_S
@@ -112,7 +113,8 @@ def serving_model(policy, params, tokenizer, *, rows=ROWS, context=CONTEXT, max_
         stop_ids=renderer.stop_ids,
     )
     sampler.set_params(params, version=7)
-    engine = Engine(sampler, tokenizer.decode, max_waiting=max_waiting)
+    grammars = Grammars(tokenizer, renderer.stop_ids, policy.config.vocab_size)
+    engine = Engine(sampler, tokenizer.decode, max_waiting=max_waiting, grammars=grammars)
     defaults = SamplingOptions(temperature=1.0, max_turn_tokens=context, max_tokens=context)
     backend = ModelBackend(
         engine, ToolChat(renderer, tokenizer), tokenizer, defaults, model_name=MODEL, max_known=16

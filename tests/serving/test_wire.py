@@ -31,6 +31,16 @@ def tool(description):
     return {"type": "function", "function": {"name": "look", "description": description}}
 
 
+def named(name):
+    """Returns the choice of a tool."""
+    return {"type": "function", "function": {"name": name}}
+
+
+def schema_format(schema):
+    """Returns a `response_format` with a schema."""
+    return {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}}
+
+
 def call_with(arguments):
     """Returns a message with a call."""
     call = {"id": "1", "function": {"name": "look", "arguments": arguments}}
@@ -61,7 +71,20 @@ def refused(answer, status=400):
         ({"tools": [{"type": "function", "function": {"name": ""}}]}, "tools.0.function.name"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"top_logprobs": 5}, "top_logprobs"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"tool_choice": {"type": "function"}}, "tool_choice"),
+        ({"tools": [tool("x")], "tool_choice": named("other")}, "tool_choice"),
+        ({"response_format": {"type": "xml"}}, "response_format"),
+        ({"response_format": {"type": "json_schema"}}, "response_format"),
+        ({"response_format": schema_format({"type": "word"})}, "response_format"),
+        ({"response_format": schema_format({"items": {"$ref": "http://a/b"}})}, "response_format"),
+        ({"guided_json": "{"}, "guided_json"),
+        ({"guided_json": {"enum": ["x" * 70_000]}}, "guided_json"),
+        ({"guided_regex": "(" * 5000}, "guided_regex"),
+        ({"guided_choice": []}, "guided_choice"),
+        ({"guided_grammar": "no grammar"}, "guided_grammar"),
+        ({"guided_grammar": "start: a\na: b"}, "guided_grammar"),
+        ({"guided_choice": ["a"], "guided_regex": "a"}, "guided_choice"),
+        ({"guided_grammar": 'start: "a"', "tools": [tool("x")]}, "guided_grammar"),
         ({"temperature": -1}, "temperature"),
         ({"temperature": "hot"}, "temperature"),
         ({"top_p": 0}, "top_p"),
@@ -91,7 +114,8 @@ def refused(answer, status=400):
         ({"logit_bias": [5]}, "logit_bias"),
         ({"ignore_eos": True}, "ignore_eos"),
         ({"chat_template_kwargs": {"enable_thinking": False}}, "chat_template_kwargs"),
-        ({"structured_outputs": {"regex": "a"}}, "structured_outputs"),
+        ({"structured_outputs": {"structural_tag": "a"}}, "structured_outputs"),
+        ({"structured_outputs": {"regex": 5}}, "structured_outputs"),
         ({"functions": [{"name": "f"}]}, "functions"),
         ({"reasoning_effort": "low"}, "reasoning_effort"),
         ({"modalities": ["text", "audio"]}, "modalities"),
@@ -282,7 +306,9 @@ CHAT_FIELDS = {
     "n": st.integers(0, 3), "parallel_tool_calls": st.booleans(), "prediction": st.none(),
     "presence_penalty": st.sampled_from([0, -1]), "prompt_cache_key": texts,
     "reasoning_effort": st.sampled_from([None, "low"]),
-    "response_format": st.sampled_from([{"type": "text"}, {"type": "json_object"}, {}]),
+    "response_format": st.sampled_from([{"type": "text"}, {"type": "json_object"}, {}, {"type": 5}]),
+    "guided_json": json_values, "guided_regex": texts, "guided_choice": st.lists(texts, max_size=2),
+    "structured_outputs": json_values, "guided_grammar": texts,
     "safety_identifier": texts, "seed": st.integers(-(2**64), 2**64), "service_tier": texts,
     "stop": texts | st.lists(texts, max_size=5), "store": st.booleans(), "stream": st.booleans(),
     "stream_options": st.sampled_from([None, {"include_usage": True}]),
