@@ -8,7 +8,6 @@ from agentgym_jax.serving.backend import ModelBackend
 from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.requests import Sampling
 from agentgym_jax.sharding import get_platform, rewrap
-from agentgym_jax.text.grammars import Grammars
 from agentgym_jax.text.tool_chat import ToolChat
 
 # Requests arrive one by one. A CPU computes their prompts at full speed without empty slices; other
@@ -60,10 +59,8 @@ def _make_sampler(model: Model, rows: int, context: int, decode_steps: int) -> S
 def make_backend(model: Model, sampler: Sampler, name: str, *, max_waiting: int) -> ModelBackend:
     """Returns the backend of a model and its engine, which does not run yet."""
     context = sampler.cache_length
-    vocab_size = sampler.policy.config.vocab_size
-    grammars = Grammars(model.tokenizer, model.renderer.stop_ids, vocab_size)
     return ModelBackend(
-        Engine(sampler, model.tokenizer.decode, max_waiting=max_waiting, grammars=grammars),
+        Engine(sampler, model.tokenizer.decode, max_waiting=max_waiting, grammars=model.grammars),
         ToolChat(model.renderer, model.tokenizer),
         model.tokenizer,
         SamplingOptions(temperature=1.0, max_turn_tokens=context, max_tokens=context),

@@ -22,9 +22,12 @@ def mask_logits(logits_XV: jax.Array, mask_XW: jax.Array) -> jax.Array:
 
     Args:
       logits_XV: float32 logits; X stands for any number of leading axes.
-      mask_XW: uint32 masks, as many as logits.
+      mask_XW: uint32 masks, as many as logits. Tokens beyond a mask may not be sampled.
     """
+    V = logits_XV.shape[-1]
+    missing = max(0, num_words(V) - mask_XW.shape[-1])
+    mask_XW = jnp.pad(mask_XW, [(0, 0)] * (mask_XW.ndim - 1) + [(0, missing)])
     X = mask_XW.shape[:-1]
     place_b = jnp.arange(WORD, dtype=jnp.uint32).reshape(*(1,) * mask_XW.ndim, WORD)
-    bit_XV = ((mask_XW[..., None] >> place_b) & 1).reshape(*X, -1)[..., : logits_XV.shape[-1]]
+    bit_XV = ((mask_XW[..., None] >> place_b) & 1).reshape(*X, -1)[..., :V]
     return jnp.where(bit_XV == 1, logits_XV, MASKED)

@@ -399,6 +399,7 @@ class ProgramEpisode:
             observation="",
             reward=0.0,
             is_cut=answer.is_cut,
+            grammar=answer.grammar,
         )
         for step in self._steps:
             if step.after is not answer:

@@ -45,6 +45,7 @@ class Answer:
     text: str
     is_stopped: bool  # True if a stop token ended it
     is_cut: bool  # True if a token limit ended it
+    grammar: str = ""  # grammar of its tokens; empty for none
 
 
 @dataclasses.dataclass(frozen=True)
@@ -377,7 +378,10 @@ class Engine:
             turn.tokens.tolist(), TokenSource.ACTION, turn.logprobs.tolist(), turn.version
         )
         is_cut = not turn.is_stopped and found is None
-        sequence.answers.append(Answer(start, len(sequence), text, turn.is_stopped, is_cut))
+        grammar = "" if matcher is None else matcher.grammar
+        sequence.answers.append(
+            Answer(start, len(sequence), text, turn.is_stopped, is_cut, grammar)
+        )
         del self._active[row]
         self._idle[row] = sequence
         result = Generation(

@@ -24,11 +24,19 @@ class TokenMatcher:
     """State of the grammar of one answer.
 
     Attributes:
+      grammar: Text of the grammar.
       error: Reason for which the grammar cannot continue, such as too many states; then only stop
         tokens are allowed. Empty if there is none.
     """
 
-    def __init__(self, matcher: llguidance.LLMatcher, stop_ids: Sequence[int], num_words: int):
+    def __init__(
+        self,
+        grammar: str,
+        matcher: llguidance.LLMatcher,
+        stop_ids: Sequence[int],
+        num_words: int,
+    ):
+        self.grammar = grammar
         self._matcher = matcher
         self._stop_ids = stop_ids
         self._num_words = num_words
@@ -87,7 +95,7 @@ class Grammars:
             self._compiled[grammar] = matcher
             if len(self._compiled) > _KEPT:
                 self._compiled.popitem(last=False)
-            return TokenMatcher(matcher.deep_copy(), self._stop_ids, self._num_words)
+            return TokenMatcher(grammar, matcher.deep_copy(), self._stop_ids, self._num_words)
 
     def _compile(self, grammar: str) -> llguidance.LLMatcher:
         if self._library is None:

@@ -162,14 +162,15 @@ def persistent(task):
 
 
 def formed(task):
-    """Demands a form, which is refused by name, and then asks for one turn more than it has."""
-    try:
-        ask(task, [user("hello")], guided_choice=["yes"])
-    except urllib.error.HTTPError as error:
-        refused = json.load(error)["error"]["param"] == "guided_choice"
-    ask(task, [user("hello")], n=task.max_turns)
+    """Demands a form in two of three turns, of which one continues the other."""
+    messages = [user(f"task {task.data_idx}")]
+    try_to_ask(task, messages, guided_regex="(")  # is refused, and no turn
+    answer = ask(task, messages, guided_regex="[0-9a-f]{9}")
+    messages += [answer, user("and?")]
+    ask(task, messages, guided_choice=["north", "no way", "south"])
+    ask(task, [user("hello")])
     try_to_ask(task, [user("hello")])
-    return float(refused)
+    return 1.0
 
 
 def wide(task):
