@@ -99,7 +99,7 @@ class Grammars:
 
     def _compile(self, grammar: str) -> llguidance.LLMatcher:
         if self._library is None:
-            vocabulary = _Vocabulary(self._tokenizer, self._stop_ids)
+            vocabulary = llguidance.TokenizerWrapper(_Vocabulary(self._tokenizer, self._stop_ids))
             self._library = llguidance.LLTokenizer(vocabulary, eos_token=list(self._stop_ids))
         limits = llguidance.LLParserLimits(verbose_errors=False)
         text = llguidance.LLMatcher.grammar_from_lark(grammar)
@@ -112,7 +112,6 @@ class Grammars:
 class _Vocabulary:
     """Interface of llguidance to a tokenizer."""
 
-    is_tokenizer_wrapper = True
     bos_token_id = None
 
     def __init__(self, tokenizer: Tokenizer, stop_ids: Sequence[int]):

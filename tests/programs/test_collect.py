@@ -287,8 +287,8 @@ def test_the_learner_scores_forms_under_the_masks_of_the_sampler(setup, policy):
         (Outcome.HORIZON, 3, 2)
     }
     for t in episodes:
-        assert [bool(turn.grammar) for turn in t.turns] == [True, True, False]
-        assert set(t.turns[0].text) <= set("0123456789abcdef")
+        assert [bool(turn.grammar) for turn in t.turns] == [False, True, True]
+        assert set(t.turns[1].text) <= set("0123456789abcdef")
 
     def sequence(t, branch, masks):
         arrays = {"tokens": t.tokens, "action_mask": t.action_mask, "sampler_logprobs": t.logprobs}
@@ -318,9 +318,9 @@ def test_masks_that_do_not_allow_a_sampled_token_are_an_error(setup):
     turns = [dataclasses.replace(turn, grammar='start: "x"') for turn in episode.turns]
     changed = dataclasses.replace(episode, turns=tuple(turns))
     with pytest.raises(ValueError, match="not one that the grammar"):
-        turn_masks(changed, changed.branches[0], setup.grammars)
+        turn_masks(changed, changed.branches[1], setup.grammars)
     with pytest.raises(ValueError, match="no compiler"):
-        turn_masks(changed, changed.branches[0], None)
+        turn_masks(changed, changed.branches[1], None)
 
 
 def test_an_episode_without_an_answer_is_never_a_reward(setup):
