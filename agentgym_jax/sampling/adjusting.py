@@ -8,6 +8,7 @@ from typing import Annotated, Protocol
 import numpy as np
 
 from agentgym_jax.limits import Range
+from agentgym_jax.sampling.decode import RowState
 from agentgym_jax.sampling.logits import Adjustment
 
 
@@ -105,6 +106,19 @@ class TurnAdjuster:
         adjustment.min_p[index] = self._options.min_p
         if self._matcher is not None:
             adjustment.mask[index] = self._matcher.allowed()
+
+
+def join(adjusters: Mapping[int, TurnAdjuster], rows: RowState, vocab_size: int) -> Adjustment:
+    """Returns the changes of a call, given those of its rows by their index in the call.
+
+    Rows whose tokens change their logits get a budget of one token.
+    """
+    adjustment = Adjustment.create(len(rows.token), vocab_size)
+    for index, adjuster in adjusters.items():
+        adjuster.write(adjustment, index)
+        if adjuster.follows_tokens:
+            rows.budget[index] = 1
+    return adjustment
 
 
 class CallOrder:

@@ -47,6 +47,24 @@ class RowState:
             stop=np.tile(np.asarray(stop_ids, np.int32)[None], (rows, 1)),
         )
 
+    def select(self, chosen: Sequence[int], width: int) -> "tuple[RowState, np.ndarray | None]":
+        """Returns `rows` and `row_B` of a call with `width` rows, of which only `chosen` are active.
+
+        The result is a copy, because the device may read it while the host changes this state.
+        """
+        total = len(self.token)
+        if width == total:
+            state = jax.tree.map(np.copy, self)
+            is_chosen = np.zeros(total, bool)
+            is_chosen[list(chosen)] = True
+            state.is_active[~is_chosen] = False
+            return state, None
+        row_B = np.full(width, total, np.int32)
+        row_B[: len(chosen)] = chosen
+        state = jax.tree.map(lambda x: x[np.minimum(row_B, total - 1)], self)
+        state.is_active[len(chosen) :] = False
+        return state, row_B
+
 
 @flax.struct.dataclass
 class DecodedChunk:

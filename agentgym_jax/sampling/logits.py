@@ -26,7 +26,7 @@ class Draw:
 
 @flax.struct.dataclass
 class Adjustment:
-    """Changes of the logits of each row; they come before the temperature, except min-p."""
+    """Changes of the logits of each row before the temperature, and min-p."""
 
     bias: jax.Array  # float32 [B, V], added to the logits
     # float32 [B] and bool [B, V]: positive logits of seen tokens are divided by the penalty, others

@@ -19,7 +19,7 @@ from agentgym_jax.models.hybrid import HybridCache, create_cache
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling import decode, prefill
-from agentgym_jax.sampling.adjusting import CallOrder, TurnAdjuster
+from agentgym_jax.sampling.adjusting import CallOrder, TurnAdjuster, join
 from agentgym_jax.sampling.logits import Adjustment
 from agentgym_jax.sampling.options import (
     SampledTurn,
@@ -211,7 +211,7 @@ class Sampler:
                 self._cache = decode.prefill(self.policy, self._params, self._cache, *arrays)
         self._copy_rows([])
         for width in self._widths:
-            state, row_B = self._state_of([], width)
+            state, row_B = self._state.select([], width)
             self._decode(state, row_B)
             if adjusts:
                 empty = Adjustment.create(width, self.policy.config.vocab_size)
@@ -388,17 +388,10 @@ class Sampler:
     def _adjust(
         self, state: decode.RowState, members: Sequence[tuple[int, int]]
     ) -> Adjustment | None:
-        """Returns the changes of the logits in a call; lets rows sample one token if it changes them."""
-        if all(self._open[row].adjuster is None for row, _ in members):
-            return None
-        adjustment = Adjustment.create(len(state.token), self.policy.config.vocab_size)
-        for row, index in members:
-            adjuster = self._open[row].adjuster
-            if adjuster is not None:
-                adjuster.write(adjustment, index)
-                if adjuster.follows_tokens:
-                    state.budget[index] = 1
-        return adjustment
+        """Returns the changes of the logits in a call; None without any."""
+        found = [(index, self._open[row].adjuster) for row, index in members]
+        adjusters = {index: adjuster for index, adjuster in found if adjuster is not None}
+        return join(adjusters, state, self.policy.config.vocab_size) if adjusters else None
 
     def _decode(
         self,
@@ -561,26 +554,9 @@ class Sampler:
         width = min(w for w in self._widths if w >= len(chosen))
         if width == self.rows:
             chosen = sorted(chosen)
-        state, row_B = self._state_of(chosen, width)
+        state, row_B = self._state.select(chosen, width)
         index = chosen if row_B is None else range(len(chosen))
         return state, list(zip(chosen, index, strict=True)), row_B
-
-    def _state_of(
-        self, chosen: Sequence[int], width: int
-    ) -> tuple[decode.RowState, np.ndarray | None]:
-        """Returns `rows` and `row_B` of a call with `width` rows, of which others are inactive."""
-        if width == self.rows:
-            # The state is copied, because the device may read it while the host changes it.
-            state = jax.tree.map(np.copy, self._state)
-            is_chosen = np.zeros(self.rows, bool)
-            is_chosen[list(chosen)] = True
-            state.is_active[~is_chosen] = False
-            return state, None
-        row_B = np.full(width, self.rows, np.int32)
-        row_B[: len(chosen)] = chosen
-        state = jax.tree.map(lambda x: x[np.minimum(row_B, self.rows - 1)], self._state)
-        state.is_active[len(chosen) :] = False
-        return state, row_B
 
     def _record_tokens(self, row: int, index: int, chunk) -> SampledTurn | None:
         """Stores the new tokens of one row and returns its turn if it ended."""

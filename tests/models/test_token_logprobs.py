@@ -201,7 +201,7 @@ def test_a_chunk_size_of_zero_is_refused(case):
         token_logprobs(policy, params, hidden, tokens, chunk_size=0)
 
 
-@pytest.mark.parametrize(("case", "chunk_size"), [("tied", 9), ("untied", 1000)], indirect=["case"])
+@pytest.mark.parametrize(("case", "chunk_size"), [("tied", 9)], indirect=["case"])
 def test_masked_tokens_have_no_share_in_log_probabilities_entropies_and_gradients(case, chunk_size):
     policy, params, hidden, tokens = case
     rng = np.random.default_rng(0)

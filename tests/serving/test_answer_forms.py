@@ -88,7 +88,7 @@ def test_routes_for_tokens_obey_forms(wide, route):
     (choice,) = wide.web.post(route, json=body).json()["choices"]
     assert choice["token_ids"][:3] == list(b"yes")
     if route == TEXT:
-        # Forced tokens have the probability 1: masks come before the log-probability.
+        # Forced tokens have the probability 1: the mask precedes the log-probability.
         assert choice["logprobs"]["token_logprobs"][:3] == [0, 0, 0]
 
 
