@@ -17,6 +17,7 @@ TRAINING = [
     "sentencepiece>=0.2",
     "protobuf>=4.25",
     "jinja2>=3.1",
+    "llguidance>=1.9",  # a wheel of 3 MB without dependencies
     "huggingface-hub>=0.30",
     "safetensors>=0.6",
     "chex>=0.1.90",

@@ -12,6 +12,15 @@ import numpy as np
 
 
 @flax.struct.dataclass
+class TokenMasks:
+    """Masks of the tokens that could be sampled (models/token_masks.py); a row has a table of them."""
+
+    ids: jax.Array  # int32, as the tokens: place of the mask of token t in the table of its row
+    # uint32 [B, K, W] or [M, B, K, W]; the first mask of a row allows all tokens
+    tables: jax.Array
+
+
+@flax.struct.dataclass
 class TokenBatch:
     """Packed rows: arrays [B, T] or, stacked into micro-batches, [M, B, T]."""
 
@@ -28,10 +37,13 @@ class TokenBatch:
     old_values: jax.Array  # float32, values at the start of the step; 0 without a critic
     sampler_logprobs: jax.Array  # float32, as sampled
     marked: jax.Array  # bool, True for tokens that the loss treats differently (learner/marks.py)
+    # None if no sequence has masks, so that usual batches run the same programs as without this field
+    masks: TokenMasks | None = None
 
     def check(self) -> None:
         """Asserts shapes and types of the arrays."""
-        chex.assert_equal_shape(jax.tree.leaves(self))
+        ids = [] if self.masks is None else [self.masks.ids]
+        chex.assert_equal_shape([*jax.tree.leaves(self.replace(masks=None)), *ids])
         ints = [self.tokens, self.positions, self.segment_ids, self.sequence_ids]
         chex.assert_type([*ints, self.action_mask, self.marked], [*[int] * 4, bool, bool])
         chex.assert_type([getattr(self, name) for name in _FLOATS], float)
@@ -95,7 +107,9 @@ def pack(
 ) -> TokenBatch:
     """Packs token sequences into rows of NumPy arrays; B is a multiple of `rows_multiple`.
 
-    Each sequence has `tokens`, `action_mask` and optional arrays of TokenBatch (default 0).
+    Each sequence has `tokens`, `action_mask` and optional arrays of TokenBatch (default 0). A
+    sequence with masks has `mask_ids`, int32 [n], and `mask_table`, uint32 [k, W]; id 0 allows all
+    tokens, and id i is entry i - 1 of the table.
     """
     rows = assign_rows([len(s["tokens"]) for s in sequences], row_length)
     shape = (_round_up(len(rows), rows_multiple), row_length)
@@ -109,9 +123,46 @@ def pack(
             n = len(sequences[i]["tokens"])
             places = {"positions": np.arange(n), "segment_ids": segment, "sequence_ids": i}
             for name, values in {**sequences[i], **places}.items():
-                arrays[name][r, start : start + n] = values
+                if name not in _OF_MASKS:
+                    arrays[name][r, start : start + n] = values
             start += n
-    return TokenBatch(**arrays)
+    return TokenBatch(**arrays, masks=_pack_masks(sequences, rows, shape))
+
+
+_OF_MASKS = ("mask_ids", "mask_table")
+_LEAST_MASKS = 8
+
+
+def _pack_masks(
+    sequences: Sequence[Mapping[str, np.ndarray]],
+    rows: Sequence[Sequence[int]],
+    shape: tuple[int, int],
+) -> TokenMasks | None:
+    """Packs masks; K is a power of two, so that few programs are compiled."""
+    words = [s["mask_table"].shape[1] for s in sequences if "mask_table" in s]
+    if not words:
+        return None
+    ids = np.zeros(shape, np.int32)
+    row_tables = []
+    for r, members in enumerate(rows):
+        table = [np.full((1, words[0]), 2**32 - 1, np.uint32)]
+        start, size = 0, 1
+        for i in members:
+            n = len(sequences[i]["tokens"])
+            if "mask_table" in sequences[i]:
+                own = sequences[i]["mask_ids"]
+                ids[r, start : start + n] = np.where(own > 0, own + size - 1, 0)
+                table.append(sequences[i]["mask_table"])
+                size += len(table[-1])
+            start += n
+        row_tables.append(np.concatenate(table))
+    K = _LEAST_MASKS
+    while K < max(map(len, row_tables)):
+        K *= 2
+    tables = np.full((shape[0], K, words[0]), 2**32 - 1, np.uint32)
+    for r, table_of_row in enumerate(row_tables):
+        tables[r, : len(table_of_row)] = table_of_row
+    return TokenMasks(ids=ids, tables=tables)
 
 
 def unpack(values: np.ndarray, batch: TokenBatch, num_sequences: int) -> list[np.ndarray]:

@@ -75,7 +75,7 @@ def main(argv: list[str]) -> int:
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
-    sampler.warm_up()
+    sampler.warm_up(adjusts=True)
     with backend.engine.running():
         try:
             server = HttpServer(make_app(backend, token=token), _HOST.value, _PORT.value)

@@ -219,8 +219,9 @@ class Layout:
 
 
 def constrain_rows(layout: Layout | None, batch: Any) -> Any:
-    """Applies `constrain` to every array [B, T] of a packed batch."""
-    return jax.tree.map(lambda x: constrain(layout, x, ("batch", "length")), batch)
+    """Applies `constrain` to every array [B, T] of a packed batch, and to masks [B, K, W]."""
+    axes = {2: ("batch", "length"), 3: ("batch", None, None)}
+    return jax.tree.map(lambda x: constrain(layout, x, axes[x.ndim]), batch)
 
 
 def constrain(layout: Layout | None, x: jax.Array, axes: Sequence[str | None]) -> jax.Array:

@@ -60,6 +60,7 @@ class Turn:
     # The following fields are absent from records of older runs.
     is_rejected: bool = False  # True if the environment rejected the action
     shows_state: bool = True  # True if the observation describes the state of the environment
+    grammar: str = ""  # grammar of the text (text/grammars.py), by whose masks it was sampled
 
     @property
     def is_failed(self) -> bool:
@@ -181,12 +182,19 @@ def to_record(trajectory: Trajectory) -> dict[str, Any]:
         "error": t.error,
         "attempts": t.attempts,
         "seconds": round(t.seconds, 4),
-        "turns": [dataclasses.asdict(turn) for turn in t.turns],
+        "turns": [_turn_record(turn) for turn in t.turns],
         "tokens": t.tokens.tolist(),
         "sources": t.sources.tolist(),
         "logprobs": [round(float(x), 6) for x in t.logprobs],
         "policy_versions": t.policy_versions.tolist(),
     } | _optional_fields(t)
+
+
+def _turn_record(turn: Turn) -> dict[str, Any]:
+    record = dataclasses.asdict(turn)
+    if not turn.grammar:
+        del record["grammar"]
+    return record
 
 
 def _optional_fields(t: Trajectory) -> dict[str, Any]:

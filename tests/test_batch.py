@@ -137,3 +137,30 @@ def test_a_batch_of_inconsistent_shapes_fails_its_check():
         packed.replace(weights=packed.weights[:, :4]).check()
     with pytest.raises(AssertionError):
         packed.replace(action_mask=packed.action_mask.astype(np.int32)).check()
+
+
+def test_packed_masks_are_those_of_their_tokens():
+    rng = np.random.default_rng(0)
+    tables = [rng.integers(0, 2**32, (n, 2), dtype=np.uint32) for n in (3, 9)]
+    sequences = [sequence(5, seed=0), sequence(4, seed=1), sequence(6, seed=2)]
+    sequences[0] |= {"mask_ids": np.array([0, 1, 2, 3, 1]), "mask_table": tables[0]}
+    sequences[2] |= {"mask_ids": np.array([0, 0, 9, 1, 5, 0]), "mask_table": tables[1]}
+    packed = batching.pack(sequences, row_length=12, rows_multiple=4)
+    packed.check()
+    assert packed.masks.tables.shape == (4, 16, 2)
+    divided = batching.pad_micro_batches(batching.micro_batches(packed, 2), 3)
+    assert divided.masks.tables.shape == (3, 2, 16, 2)
+    for i, values in enumerate(sequences):
+        m, row, at = np.nonzero(divided.sequence_ids == i)
+        found = divided.masks.tables[m, row, divided.masks.ids[m, row, at]]
+        ids = values.get("mask_ids", np.zeros(len(values["tokens"]), int))
+        for mask, number in zip(found, ids, strict=True):
+            everything = np.full(2, 2**32 - 1, np.uint32)
+            table = tables[0 if i == 0 else 1]
+            np.testing.assert_array_equal(mask, table[number - 1] if number else everything)
+
+
+def test_a_batch_without_masks_has_no_arrays_for_them():
+    packed = batching.pack([sequence(5)], row_length=8, rows_multiple=1)
+    assert packed.masks is None
+    assert {x.shape for x in jax.tree.leaves(packed)} == {(1, 8)}

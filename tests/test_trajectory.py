@@ -26,6 +26,13 @@ def test_turns_in_records_of_older_runs_count_as_not_rejected():
     assert not from_record(record).turns[0].is_rejected
 
 
+def test_a_record_has_the_grammars_of_turns_that_have_one():
+    turns = [turn(1, 3), dataclasses.replace(turn(4, 5), grammar='start: "a"')]
+    record = json.loads(json.dumps(to_record(episode("paaoa", turns))))
+    assert [entry.get("grammar") for entry in record["turns"]] == [None, 'start: "a"']
+    assert [found.grammar for found in from_record(record).turns] == ["", 'start: "a"']
+
+
 def test_the_score_scale_is_recorded_and_1_in_records_of_older_runs():
     record = to_record(episode("paa", [turn(1, 3)], score=83.0, score_scale=0.01))
     assert from_record(record).score_scale == 0.01

@@ -221,7 +221,12 @@ def _collect_programs(
     sampler: Sampler,
 ) -> ProgramCollector:
     """Returns the collector of an agent program; one program runs per row of the sampler."""
-    engine = Engine(sampler, model.tokenizer.decode, max_waiting=_MAX_WAITING * sampler.rows)
+    engine = Engine(
+        sampler,
+        model.tokenizer.decode,
+        max_waiting=_MAX_WAITING * sampler.rows,
+        grammars=model.grammars,
+    )
     encoder = ToolChat(
         model.renderer,
         model.tokenizer,

@@ -68,7 +68,7 @@ def make_backend(
     """Returns the backend of a model and its engine, which does not run yet."""
     context = sampler.cache_length
     return ModelBackend(
-        Engine(sampler, model.tokenizer.decode, max_waiting=max_waiting),
+        Engine(sampler, model.tokenizer.decode, max_waiting=max_waiting, grammars=model.grammars),
         ToolChat(
             model.renderer,
             model.tokenizer,

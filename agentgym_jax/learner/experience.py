@@ -12,6 +12,8 @@ from agentgym_jax import batch as batching
 from agentgym_jax.algorithms import Algorithm, advantages, aggregation, shaping
 from agentgym_jax.algorithms.episodes import Episodes
 from agentgym_jax.batch import TokenBatch
+from agentgym_jax.learner.turn_masks import turn_masks
+from agentgym_jax.text.grammars import Grammars
 from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory
 
 
@@ -248,14 +250,15 @@ def pack_experience(
     num_row_lengths: int,
     rows_multiple: int,
     keep_zero_advantage: bool,
+    grammars: Grammars | None = None,
 ) -> TokenBatch | None:
     """Packs the episodes `rows` of an experience for one optimiser step.
 
     Weights are computed before episodes without a gradient are dropped, so dropping them changes no
     gradient. `keep_zero_advantage` keeps episodes whose advantages are all zero, because an entropy
     bonus, a divergence in the loss or a critic gives them a gradient. The row length is that of
-    `batch.tightest_row_length`. Each branch of an episode is a sequence. Returns None if no episode
-    is left.
+    `batch.tightest_row_length`. Each branch of an episode is a sequence. Turns with a grammar need
+    `grammars`, which replays their masks. Returns None if no episode is left.
     """
     mask_BT, counted_B = experience.episodes.action_mask_BT[rows], experience.counted_B[rows]
     weight_BT = np.asarray(aggregation.token_weights(mask_BT, counted_B, **aggregation_options))
@@ -280,7 +283,8 @@ def pack_experience(
             sequence["returns"] = experience.return_BT[row, :n]
             sequence["old_values"] = experience.episodes.value_BT[row, :n]
         for branch in trajectory.branches:
-            sequences.append({name: values[branch] for name, values in sequence.items()})
+            masks = turn_masks(trajectory, branch, grammars)
+            sequences.append({name: values[branch] for name, values in sequence.items()} | masks)
     if not sequences:
         return None
     lengths = [len(sequence["tokens"]) for sequence in sequences]

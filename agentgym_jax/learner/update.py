@@ -37,8 +37,14 @@ def put_batch(batch: TokenBatch, layout: Layout | None = None) -> TokenBatch:
     """
     if layout is None:
         return jax.tree.map(jax.device_put, batch)
-    axes = (None,) * (batch.tokens.ndim - 2) + ("batch", "length")
-    return jax.tree.map(lambda x: put(x, layout.sharding(axes, x.shape)), batch)
+    lead = (None,) * (batch.tokens.ndim - 2)
+
+    def put_one(x):
+        is_table = x.ndim > batch.tokens.ndim  # masks [B, K, W]
+        axes = (*lead, "batch", None, None) if is_table else (*lead, "batch", "length")
+        return put(x, layout.sharding(axes, x.shape))
+
+    return jax.tree.map(put_one, batch)
 
 
 def put_limit(limit: float, layout: Layout | None = None) -> jax.Array:
@@ -65,6 +71,7 @@ def score_tokens(
         # the mask excludes the first token of a segment, whose predecessor is in another segment
         wanted_BT=batch.action_mask,
         temperature=temperature,
+        masks=batch.masks,
         chunk_size=logprob_chunk,
     )
 

@@ -12,8 +12,10 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
+from agentgym_jax.batch import TokenMasks
 from agentgym_jax.models.bfloat16_bits import from_bits, to_bits
 from agentgym_jax.models.policy import Params, Policy
+from agentgym_jax.models.token_masks import mask_logits
 from agentgym_jax.sharding import constrain, get_platform
 
 
@@ -37,6 +39,7 @@ def token_logprobs(
     *,
     wanted_BT: jax.Array | None = None,
     temperature: float | jax.Array = 1.0,
+    masks: TokenMasks | None = None,
     chunk_size: int,
 ) -> TokenLogprobs:
     """Returns the log-probability and entropy of tokens under softmax(logits / temperature).
@@ -46,7 +49,8 @@ def token_logprobs(
     front, and only chunks with a wanted token are computed.
 
     `hidden_BTD` is the result of `policy.hidden` for the tokens. Without the mask `wanted_BT`, all
-    tokens are wanted. The temperature is above 0. A chunk has at least one token of each row.
+    tokens are wanted. The temperature is above 0. A chunk has at least one token of each row. With
+    `masks` the logits of tokens that could not be sampled are masked, as in the sampler.
     """
     chex.assert_rank([hidden_BTD, tokens_BT], [3, 2])
     chex.assert_equal_shape_prefix([hidden_BTD, tokens_BT], 2)
@@ -69,7 +73,10 @@ def token_logprobs(
 
     # Wanted tokens are in the first chunks.
     used = jnp.sum(jnp.any(chunked(wanted_BT), axis=(1, 2)))
-    chunks = tuple(map(chunked, (previous_BTD, tokens_BT)))
+    masks_BKW, ids_CBS = None, None
+    if masks is not None:
+        masks_BKW, ids_CBS = masks.tables, chunked(masks.ids)
+    chunks = (*map(chunked, (previous_BTD, tokens_BT)), ids_CBS, masks_BKW)
     scores = _score_chunks(policy, params, chunks, used, jnp.asarray(temperature, jnp.float32))
     place_BT = jnp.argsort(order_BT, axis=1)
 
@@ -84,14 +91,15 @@ def token_logprobs(
 def _score_chunks(policy, params, chunks, used, temperature) -> tuple[jax.Array, jax.Array]:
     """Returns log-probabilities and entropies [C, B, S], which are 0 after the first `used` chunks.
 
-    `chunks` are hidden states [C, B, S, D] and the tokens [C, B, S] that they predict. `used` is an
-    array, so one program serves every number of wanted tokens. The temperature has no gradient.
+    `chunks` are hidden states [C, B, S, D], the tokens [C, B, S] that they predict, the numbers
+    [C, B, S] of the masks of these tokens, and the masks of each row [B, K, W]. `used` is an array, so one program serves every number of wanted tokens. The temperature has no gradient.
     """
-    hidden_CBSD, targets_CBS = chunks
+    hidden_CBSD, targets_CBS, ids_CBS, masks_BKW = chunks
     params = params | {_head(policy): _cast_head(policy, params, hidden_CBSD.dtype)}
 
     def step(c, scores):
-        new = _score(policy, params, hidden_CBSD[c], targets_CBS[c], temperature)
+        mask_BSW = _choose_masks(ids_CBS, masks_BKW, c)
+        new = _score(policy, params, hidden_CBSD[c], targets_CBS[c], temperature, mask_BSW)
         return tuple(x_CBS.at[c].set(new_BS) for x_CBS, new_BS in zip(scores, new, strict=True))
 
     zeros_CBS = jnp.zeros(targets_CBS.shape, jnp.float32)
@@ -115,7 +123,8 @@ class _Static:
 
 
 def _score_chunks_backward(policy, arguments, d_scores):
-    (params, (hidden_CBSD, targets_CBS), used, temperature), is_head_trained = arguments
+    (params, chunks, used, temperature), is_head_trained = arguments
+    hidden_CBSD, targets_CBS, ids_CBS, masks_BKW = chunks
     head = _cast_head(policy, params, hidden_CBSD.dtype)
     # The backward pass omits the entropies if the loss does not depend on them.
     needed = [i for i, d in enumerate(d_scores) if not isinstance(d, SymbolicZero)]
@@ -123,10 +132,11 @@ def _score_chunks_backward(policy, arguments, d_scores):
     def step(i, carry):
         d_head, d_hidden_CBSD = carry
         c = used - 1 - i
+        mask_BSW = _choose_masks(ids_CBS, masks_BKW, c)
 
         def score(head, hidden_BSD):
             whole = params | {_head(policy): head}
-            scores = _score(policy, whole, hidden_BSD, targets_CBS[c], temperature)
+            scores = _score(policy, whole, hidden_BSD, targets_CBS[c], temperature, mask_BSW)
             return [scores[i] for i in needed]
 
         d_scores_of_chunk = [d_scores[i][c] for i in needed]
@@ -146,16 +156,27 @@ def _score_chunks_backward(policy, arguments, d_scores):
     with jax.named_scope("logit_chunks"):
         d_head, d_hidden_CBSD = jax.lax.fori_loop(0, used, step, zeros)
     d_params = dict.fromkeys(params) | {_head(policy): d_head}
-    return d_params, (from_bits(d_hidden_CBSD), None), None, None
+    return d_params, (from_bits(d_hidden_CBSD), None, None, None), None, None
 
 
 _score_chunks.defvjp(_score_chunks_forward, _score_chunks_backward, symbolic_zeros=True)
 
 
-def _score(policy, params, hidden_BSD, targets_BS, temperature) -> tuple[jax.Array, jax.Array]:
+def _choose_masks(ids_CBS, masks_BKW, c) -> jax.Array | None:
+    """Returns the mask of each token of chunk `c`, uint32 [B, S, W]; None without masks."""
+    if masks_BKW is None:
+        return None
+    return jnp.take_along_axis(masks_BKW, ids_CBS[c][..., None], axis=1)
+
+
+def _score(
+    policy, params, hidden_BSD, targets_BS, temperature, mask_BSW=None
+) -> tuple[jax.Array, jax.Array]:
     """Returns log-probabilities and entropies [B, S] of one chunk."""
     hidden_BSD = constrain(policy.layout, hidden_BSD, ("head_batch", "length", "act_embed"))
     logits_BSV = policy.logits(params, hidden_BSD) / temperature
+    if mask_BSW is not None:
+        logits_BSV = mask_logits(logits_BSV, mask_BSW)
     logits_BSV = constrain(policy.layout, logits_BSV, ("head_batch", "length", "head_vocab"))
     normaliser_BS = jax.nn.logsumexp(logits_BSV, axis=-1)
     chosen_BS = jnp.take_along_axis(logits_BSV, targets_BS[..., None], axis=-1)[..., 0]

@@ -17,6 +17,7 @@ from agentgym_jax.client.pool import EnvPool, Reply
 from agentgym_jax.programs.task import ProgramResult
 from agentgym_jax.rollout.episode import EpisodeRequest
 from agentgym_jax.rollout.interface import EnvironmentText
+from agentgym_jax.sampling.adjusting import LogitOptions
 from agentgym_jax.sampling.options import episode_key
 from agentgym_jax.serving.conversations import Conversations
 from agentgym_jax.serving.engine import Answer, Engine, TokenSequence
@@ -35,7 +36,8 @@ from agentgym_jax.trajectory import Outcome, Trajectory, Turn
 
 _EPISODE_OVER = "episode_over"  # code of refused requests
 # Parameters of a request that belong to the config, because they change the distribution.
-_OF_CONFIG = ("temperature", "top_k", "top_p", "seed")
+_LOGITS = tuple(field.name for field in dataclasses.fields(LogitOptions))
+_OF_CONFIG = ("temperature", "top_k", "top_p", "seed", *_LOGITS)
 _OVER = "the episode is over; the program should return"
 
 
@@ -272,7 +274,7 @@ class ProgramEpisode:
 
     def _override(self, sampling: Sampling) -> Sampling:
         """Replaces values that change the distribution of tokens: the learner assumes the config's."""
-        config = vars(self.request.sampling) | {"seed": None}
+        config = vars(LogitOptions()) | vars(self.request.sampling) | {"seed": None}
         given = {name: getattr(sampling, name) for name in _OF_CONFIG}
         changed = [name for name, value in given.items() if value not in (None, config[name])]
         with self._lock:
@@ -401,6 +403,7 @@ class ProgramEpisode:
             observation="",
             reward=0.0,
             is_cut=answer.is_cut,
+            grammar=answer.grammar,
         )
         for step in self._steps:
             if step.after is not answer:

@@ -47,6 +47,24 @@ class RowState:
             stop=np.tile(np.asarray(stop_ids, np.int32)[None], (rows, 1)),
         )
 
+    def select(self, chosen: Sequence[int], width: int) -> "tuple[RowState, np.ndarray | None]":
+        """Returns `rows` and `row_B` of a call with `width` rows, of which only `chosen` are active.
+
+        The result is a copy, because the device may read it while the host changes this state.
+        """
+        total = len(self.token)
+        if width == total:
+            state = jax.tree.map(np.copy, self)
+            is_chosen = np.zeros(total, bool)
+            is_chosen[list(chosen)] = True
+            state.is_active[~is_chosen] = False
+            return state, None
+        row_B = np.full(width, total, np.int32)
+        row_B[: len(chosen)] = chosen
+        state = jax.tree.map(lambda x: x[np.minimum(row_B, total - 1)], self)
+        state.is_active[len(chosen) :] = False
+        return state, row_B
+
 
 @flax.struct.dataclass
 class DecodedChunk:
@@ -77,13 +95,15 @@ def decode_chunk(
     rows: RowState,
     return_after_finished: jax.Array,
     row_B: jax.Array | None = None,
+    adjustment: logits.Adjustment | None = None,
     *,
     steps: int,
 ) -> tuple[kv_cache.KVCache, DecodedChunk]:
     """Samples up to `steps` tokens for every active row; the cache is donated.
 
     Returns early if no row is active or `return_after_finished` rows have finished their turn.
-    `row_B` is the cache row of each entry of `rows`; None if these are all cache rows in order.
+    `row_B` is the cache row of each entry of `rows`; None if these are all cache rows in order. An
+    `adjustment` holds for all steps, so a row whose tokens change it has a budget of one token.
     """
     B = rows.token.shape[0]
     S = cache.length
@@ -101,7 +121,11 @@ def decode_chunk(
         )
         logits_BV = policy.logits(params, hidden_B1D[:, 0])
         uniform_B = token_uniform(row.key, row.length + 1)
-        drawn = logits.draw(logits_BV, uniform_B, row.temperature, row.top_k, row.top_p)
+        min_p_B = None
+        if adjustment is not None:
+            logits_BV = logits.adjust(logits_BV, adjustment)
+            min_p_B = adjustment.min_p
+        drawn = logits.draw(logits_BV, uniform_B, row.temperature, row.top_k, row.top_p, min_p_B)
         token_B = jnp.where(row.is_active, drawn.token_B, row.token)
         is_stop_B = row.is_active & jnp.any(row.stop == token_B[:, None], axis=-1)
         taken_B = row.is_active.astype(jnp.int32)

@@ -7,6 +7,9 @@ import chex
 import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from agentgym_jax.models.token_masks import mask_logits, num_words
 
 # Tokens per block of the vocabulary. Searches find the block first, then the token inside it.
 _BLOCK = 256
@@ -17,7 +20,44 @@ class Draw:
     """Sampled tokens and their log-probabilities."""
 
     token_B: jax.Array  # int32 [B]
-    logprob_B: jax.Array  # float32 [B], at the temperature, before top-k and top-p
+    # float32 [B], at the temperature, before top-k, top-p and min-p
+    logprob_B: jax.Array
+
+
+@flax.struct.dataclass
+class Adjustment:
+    """Changes of the logits of each row before the temperature, and min-p."""
+
+    bias: jax.Array  # float32 [B, V], added to the logits
+    # float32 [B] and bool [B, V]: positive logits of seen tokens are divided by the penalty, others
+    # are multiplied; 1 changes nothing
+    repetition_penalty: jax.Array
+    is_seen: jax.Array
+    # float32 [B], least probability of a token that may be sampled, in units of that of the
+    # likeliest; 0 allows all
+    min_p: jax.Array
+    # uint32 [B, words], tokens that may be sampled (models/token_masks.py)
+    mask: jax.Array
+
+    @classmethod
+    def create(cls, rows: int, vocab_size: int) -> "Adjustment":
+        """Creates an adjustment that changes nothing, as NumPy arrays."""
+        return cls(
+            bias=np.zeros((rows, vocab_size), np.float32),
+            repetition_penalty=np.ones(rows, np.float32),
+            is_seen=np.zeros((rows, vocab_size), bool),
+            min_p=np.zeros(rows, np.float32),
+            mask=np.full((rows, num_words(vocab_size)), 2**32 - 1, np.uint32),
+        )
+
+
+def adjust(logits_BV: jax.Array, adjustment: Adjustment) -> jax.Array:
+    """Returns logits with the repetition penalty (Keskar et al. 2019, arXiv:1909.05858), bias and mask."""
+    chex.assert_equal_shape([logits_BV, adjustment.bias, adjustment.is_seen])
+    penalty_B1 = adjustment.repetition_penalty[:, None]
+    penalised_BV = jnp.where(logits_BV > 0.0, logits_BV / penalty_B1, logits_BV * penalty_B1)
+    logits_BV = jnp.where(adjustment.is_seen, penalised_BV, logits_BV) + adjustment.bias
+    return mask_logits(logits_BV, adjustment.mask)
 
 
 def draw(
@@ -26,6 +66,7 @@ def draw(
     temperature_B: jax.Array,
     top_k_B: jax.Array | None = None,
     top_p_B: jax.Array | None = None,
+    min_p_B: jax.Array | None = None,
 ) -> Draw:
     """Samples one token per row by inverting the cumulative distribution.
 
@@ -37,6 +78,8 @@ def draw(
       top_p_B: Probability mass of the smallest set of likeliest tokens to keep, after top-k; 1
         keeps all. Tokens tied with the least likely kept token are kept. Without `top_k_B` and
         `top_p_B` all tokens are kept.
+      min_p_B: Least probability of a token to keep, before top-k, in units of that of the likeliest
+        token; 0 keeps all.
     """
     chex.assert_rank([logits_BV, uniform_B, temperature_B], [2, 1, 1])
     is_greedy_B = temperature_B <= 0.0
@@ -47,13 +90,17 @@ def draw(
     log_total_B = jnp.log(jnp.sum(mass_BV, axis=-1)) + peak_B1[:, 0]
 
     kept_BV = mass_BV
+    if min_p_B is not None:
+        # The mass of the likeliest token is 1.
+        kept_BV = jnp.where(mass_BV >= min_p_B[:, None], mass_BV, 0.0)
     if top_k_B is not None and top_p_B is not None:
         chex.assert_rank([top_k_B, top_p_B], 1)
         is_cut_B = ~is_greedy_B & ((top_k_B > 0) | (top_p_B < 1.0))
+        allowed_BV = kept_BV
         kept_BV = jax.lax.cond(
             jnp.any(is_cut_B),
-            lambda: _keep_likeliest(mass_BV, top_k_B, top_p_B),
-            lambda: mass_BV,
+            lambda: _keep_likeliest(allowed_BV, top_k_B, top_p_B),
+            lambda: allowed_BV,
         )
     sampled_B = _invert_cdf(kept_BV, uniform_B)
     token_B = jnp.where(is_greedy_B, _argmax(scaled_BV), sampled_B)

@@ -19,6 +19,8 @@ from agentgym_jax.models.hybrid import HybridCache, create_cache
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling import decode, prefill
+from agentgym_jax.sampling.adjusting import CallOrder, TurnAdjuster, join
+from agentgym_jax.sampling.logits import Adjustment
 from agentgym_jax.sampling.options import (
     SampledTurn,
     SamplingOptions,
@@ -40,6 +42,7 @@ class _Call:
 
     members: list[tuple[int, int]]  # (cache row, index in the call) of each row
     chunk: decode.DecodedChunk
+    is_adjusted: bool
     started: float
 
 
@@ -56,6 +59,7 @@ class _Row:
     # Parts of the sequence; kept only if the cache cannot return to fewer tokens.
     history: list[np.ndarray] = dataclasses.field(default_factory=list)
     must_replay: bool = False  # True if the next prefill computes the whole sequence
+    adjuster: TurnAdjuster | None = None  # changes of the logits of the next turn
 
 
 class Sampler:
@@ -130,6 +134,7 @@ class Sampler:
         # and their lengths in tokens.
         self._prefixes: list[dict[bytes, int]] = [{} for _ in range(rows)]
         self._running: _Call | None = None
+        self._order = CallOrder()
         self._state = decode.RowState.create(rows, stop_ids, truncates=truncates)
 
     @property
@@ -193,8 +198,11 @@ class Sampler:
         while self.policy.layout is None and self._widths[-1] > 1:
             self._widths.append(-(-self._widths[-1] // _LOAD_STEP))
 
-    def warm_up(self) -> None:
-        """Compiles all programs, with unused rows; no row may be open."""
+    def warm_up(self, *, adjusts: bool = False) -> None:
+        """Compiles all programs, with unused rows; no row may be open.
+
+        `adjusts` includes the programs for rows with changed logits.
+        """
         if self._open or self._params is None:
             raise ValueError("Sampler.warm_up needs weights and no open row")
         for T, n in self.buckets:
@@ -203,7 +211,11 @@ class Sampler:
                 self._cache = decode.prefill(self.policy, self._params, self._cache, *arrays)
         self._copy_rows([])
         for width in self._widths:
-            self._decode(*self._state_of([], width))
+            state, row_B = self._state.select([], width)
+            self._decode(state, row_B)
+            if adjusts:
+                empty = Adjustment.create(width, self.policy.config.vocab_size)
+                self._decode(state, row_B, empty)
         jax.block_until_ready(self._cache)
 
     def open(self, key: np.ndarray, options: SamplingOptions) -> int:
@@ -221,9 +233,19 @@ class Sampler:
         self.set_options(row, key, options)
         return row
 
-    def set_options(self, row: int, key: np.ndarray, options: SamplingOptions) -> None:
-        """Sets key and options of an open row for its next turns; the row must not be active."""
+    def set_options(
+        self,
+        row: int,
+        key: np.ndarray,
+        options: SamplingOptions,
+        adjuster: TurnAdjuster | None = None,
+    ) -> None:
+        """Sets key and options of an open row for its next turns; the row must not be active.
+
+        An `adjuster` changes the logits of the next turn.
+        """
         self._open[row].options = options
+        self._open[row].adjuster = adjuster
         state = self._state
         state.key[row] = key
         state.temperature[row] = options.temperature
@@ -327,6 +349,7 @@ class Sampler:
         if self._has_state:
             self._shorten_history(row, cached)
         state.is_active[row] = False
+        record.adjuster = None
         self._decoding_rows = [r for r in self._decoding_rows if r != row]
         return SampledTurn(row, tokens[:count], logprobs[:count], False, self._version)
 
@@ -358,17 +381,33 @@ class Sampler:
             return
         started = time.perf_counter()
         state, members, row_B = self._select_rows()
-        self._running = _Call(members, self._decode(state, row_B), started)
+        adjustment = self._adjust(state, members)
+        chunk = self._decode(state, row_B, adjustment)
+        self._running = _Call(members, chunk, adjustment is not None, started)
 
-    def _decode(self, state: decode.RowState, row_B: np.ndarray | None) -> decode.DecodedChunk:
+    def _adjust(
+        self, state: decode.RowState, members: Sequence[tuple[int, int]]
+    ) -> Adjustment | None:
+        """Returns the changes of the logits in a call; None without any."""
+        found = [(index, self._open[row].adjuster) for row, index in members]
+        adjusters = {index: adjuster for index, adjuster in found if adjuster is not None}
+        return join(adjusters, state, self.policy.config.vocab_size) if adjusters else None
+
+    def _decode(
+        self,
+        state: decode.RowState,
+        row_B: np.ndarray | None,
+        adjustment: Adjustment | None = None,
+    ) -> decode.DecodedChunk:
         with launch_lock:
             self._cache, chunk = decode.decode_chunk(
                 self.policy,
                 self._params,
                 self._cache,
                 state,
-                np.int32(self._return_after_finished),
+                np.int32(1 if adjustment is not None else self._return_after_finished),
                 row_B,
+                adjustment,
                 steps=self._decode_steps,
             )
         return chunk
@@ -381,6 +420,7 @@ class Sampler:
         chunk = jax.device_get(call.chunk)
         turns = [self._record_tokens(row, index, chunk) for row, index in call.members]
         stats = self.statistics
+        self._order.note(int(chunk.steps), is_adjusted=call.is_adjusted)
         stats.sampled += int(chunk.count.sum())
         stats.decode_row_steps += len(chunk.count) * int(chunk.steps)
         stats.seconds_decode += time.perf_counter() - call.started
@@ -505,28 +545,18 @@ class Sampler:
     ) -> tuple[decode.RowState, list[tuple[int, int]], np.ndarray | None]:
         """Returns `rows` of `decode_chunk`, (row, index in the call) of each row, and `row_B`.
 
-        The rows that have been active longest are selected and stay selected until their turn ends.
+        The rows that have been active longest are selected. While no row has changed logits, they
+        stay selected until their turn ends.
         """
-        chosen = self._decoding_rows[: self.decode_rows]
+        adjusted = [r for r in self._decoding_rows if self._open[r].adjuster is not None]
+        plain = [r for r in self._decoding_rows if self._open[r].adjuster is None]
+        chosen = self._order.choose(plain, adjusted)[: self.decode_rows]
         width = min(w for w in self._widths if w >= len(chosen))
         if width == self.rows:
             chosen = sorted(chosen)
-        state, row_B = self._state_of(chosen, width)
+        state, row_B = self._state.select(chosen, width)
         index = chosen if row_B is None else range(len(chosen))
         return state, list(zip(chosen, index, strict=True)), row_B
-
-    def _state_of(
-        self, chosen: Sequence[int], width: int
-    ) -> tuple[decode.RowState, np.ndarray | None]:
-        """Returns `rows` and `row_B` of a call with `width` rows, of which others are inactive."""
-        if width == self.rows:
-            # The state is copied, because the device may read it while the host changes it.
-            return jax.tree.map(np.copy, self._state), None
-        row_B = np.full(width, self.rows, np.int32)
-        row_B[: len(chosen)] = chosen
-        state = jax.tree.map(lambda x: x[np.minimum(row_B, self.rows - 1)], self._state)
-        state.is_active[len(chosen) :] = False
-        return state, row_B
 
     def _record_tokens(self, row: int, index: int, chunk) -> SampledTurn | None:
         """Stores the new tokens of one row and returns its turn if it ended."""
@@ -535,6 +565,8 @@ class Sampler:
         if self._has_state:
             record.history.append(chunk.tokens[index, :n])
         record.logprobs.append(chunk.logprobs[index, :n])
+        if record.adjuster is not None:
+            record.adjuster.advance(chunk.tokens[index, :n].tolist())
         record.total += n
         state.token[row] = chunk.tokens[index, n - 1]
         state.length[row] += n
@@ -543,6 +575,7 @@ class Sampler:
         if not is_stopped and state.budget[row] > 0:
             return None
         state.is_active[row] = False
+        record.adjuster = None
         self._decoding_rows.remove(row)
         return SampledTurn(
             row=row,

@@ -10,17 +10,21 @@ import concurrent.futures
 import dataclasses
 import hashlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from agentgym_jax.limits import annotations, misfit
+from agentgym_jax.sampling.adjusting import LogitOptions
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.serving.answers import AnswerForm
+from agentgym_jax.serving.constraints import make_grammar
 from agentgym_jax.serving.digests import Message, describe_fork, digests, extend, for_template
-from agentgym_jax.serving.engine import Answer, Engine, TokenSequence
+from agentgym_jax.serving.engine import Answer, Changes, Engine, TokenSequence
 from agentgym_jax.serving.requests import (
+    Constraint,
     Generation,
     NotServingError,
     OnTokens,
@@ -28,6 +32,7 @@ from agentgym_jax.serving.requests import (
     RequestError,
     Sampling,
 )
+from agentgym_jax.text.grammars import TokenMatcher
 from agentgym_jax.text.tool_chat import ToolChat
 
 _CANCEL_S = 60.0
@@ -119,17 +124,17 @@ class Conversations:
         on_tokens: OnTokens | None = None,
     ) -> Pending:
         """Implements `Chat.submit_chat`."""
+        self._on_request()
         if not messages:
             raise RequestError("messages is empty; give at least one", param="messages")
-        options = self._options(sampling)
-        self._on_request()
+        options, changes = self._options(sampling), self._changes(sampling)
         messages, exact, loose = self._digests(messages, tools)
         encoded = self._encode(messages, tools, exact, loose)
         if encoded is not self._counted:  # of several choices, the first one counts
             self._counted = encoded
             self._count_fork(messages, encoded)
         sequence, pending = self._submit(
-            encoded.known, encoded.chunks, options, sampling, on_tokens
+            encoded.known, encoded.chunks, options, changes, sampling, on_tokens
         )
 
         def finish(answer: Message) -> None:
@@ -149,23 +154,19 @@ class Conversations:
         self, prompt_ids: Sequence[int], sampling: Sampling, on_tokens: OnTokens | None = None
     ) -> Pending:
         """Implements `Chat.submit_tokens`; a prompt that extends a sequence continues it."""
+        self._on_request()
         if not len(prompt_ids):
             raise RequestError("the prompt is empty; give at least one token", param="prompt")
-        prompt, options = [int(token) for token in prompt_ids], self._options(sampling)
-        size = self._engine.vocab_size
-        if unknown := next((token for token in prompt if not 0 <= token < size), None):
-            raise RequestError(
-                f"the prompt has the token id {unknown}; the ids of this model are below {size}",
-                param="prompt",
-            )
-        self._on_request()
+        options, changes = self._options(sampling), self._changes(sampling)
+        prompt = [int(token) for token in prompt_ids]
+        self._check_ids(prompt, "prompt")
         with self._lock:
             extended = [k for k in self._known.values() if self._is_extended(k, prompt)]
             known = max(extended, key=lambda k: k.length, default=None)
             before = () if known is None else self.sequences[known.sequence][: known.num_messages]
         added = prompt[0 if known is None else known.length :]
         text = {"role": "user", "content": self._engine.decode_text(added)}
-        sequence, pending = self._submit(known, [added], options, sampling, on_tokens)
+        sequence, pending = self._submit(known, [added], options, changes, sampling, on_tokens)
 
         def finish(answer: Message) -> None:
             # Cannot be the digest of a chat.
@@ -264,6 +265,7 @@ class Conversations:
         known: _Known | None,
         chunks: list[list[int]],
         options: SamplingOptions,
+        changes: Changes | None,
         sampling: Sampling,
         on_tokens: OnTokens | None,
     ) -> tuple[TokenSequence, Pending]:
@@ -283,7 +285,13 @@ class Conversations:
                 sequence.key = self._make_key(sampling.seed, sequence.number)
             try:
                 pending = self._engine.submit(
-                    sequence, chunks, options, sampling.stop, on_tokens, sampling.stop_ids
+                    sequence,
+                    chunks,
+                    options,
+                    sampling.stop,
+                    on_tokens,
+                    sampling.stop_ids,
+                    changes,
                 )
             except Exception:
                 sequence.key = before
@@ -294,18 +302,45 @@ class Conversations:
 
     def _options(self, sampling: Sampling) -> SamplingOptions:
         """Returns the options of a request; raises RequestError for values out of range."""
-        given: dict[str, Any] = {
+        given = {
             "temperature": sampling.temperature,
             "top_k": sampling.top_k,
             "top_p": sampling.top_p,
             "max_turn_tokens": sampling.max_tokens,
         }
-        given = {name: value for name, value in given.items() if value is not None}
-        for name, annotation in annotations(SamplingOptions).items():
-            if name in given and (valid := misfit(given[name], annotation)):
-                field = "max_tokens" if name == "max_turn_tokens" else name
-                raise RequestError(f"{field}={given[name]!r}: expected {valid}", param=field)
-        return dataclasses.replace(self._defaults, **given)
+        names = {"max_turn_tokens": "max_tokens"}
+        return dataclasses.replace(self._defaults, **_check(SamplingOptions, given, names))
+
+    def _changes(self, sampling: Sampling) -> Changes | None:
+        """Returns the changes of the logits of a request; None if nothing is changed."""
+        names = [field.name for field in dataclasses.fields(LogitOptions)]
+        given = _check(LogitOptions, {name: getattr(sampling, name) for name in names})
+        self._check_ids(given.get("logit_bias", ()), "logit_bias")
+        options = LogitOptions(**given)
+        if sampling.constraint is not None:
+            return Changes(options, self._compile(sampling.constraint))
+        return None if options == LogitOptions() else Changes(options)
+
+    def _compile(self, constraint: Constraint) -> TokenMatcher:
+        """Returns the state of the grammar of an answer."""
+        field = constraint.field
+        if self._engine.grammars is None:
+            raise RequestError(f"{field} is not supported; leave it out", param=field)
+        grammar = make_grammar(constraint, self.form.tools)
+        try:
+            return self._engine.grammars.compile(grammar)
+        except ValueError as error:
+            raise RequestError(f"{field}: {error}", param=field) from error
+
+    def _check_ids(self, tokens: Iterable[int], field: str) -> None:
+        """Raises RequestError if the model has no such token."""
+        size = self._engine.vocab_size
+        for token in tokens:
+            if not 0 <= token < size:
+                raise RequestError(
+                    f"{field} has the token id {token}; the ids of this model are below {size}",
+                    param=field,
+                )
 
     def _finisher(
         self, sequence: TokenSequence, store: Callable[[Message], None]
@@ -361,6 +396,23 @@ class Conversations:
         for sequence in sequences - known - set(self._busy):
             self._engine.forget(sequence)
             self.sequences.pop(sequence, None)
+
+
+def _check(
+    kind: type, given: Mapping[str, Any], names: Mapping[str, str] = types.MappingProxyType({})
+) -> dict[str, Any]:
+    """Returns those values of a class of options that are not None.
+
+    Raises:
+      RequestError: A value is out of the range in the annotations of `kind`. The error has the name
+        of the field in `names`, if it differs.
+    """
+    found = {name: value for name, value in given.items() if value is not None}
+    for name, annotation in annotations(kind).items():
+        if name in found and (valid := misfit(found[name], annotation)):
+            field = names.get(name, name)
+            raise RequestError(f"{field}={found[name]!r}: expected {valid}", param=field)
+    return found
 
 
 def _after(pending: Pending, finish: Callable[[Any], None]) -> Pending:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from absl import logging
 
+from agentgym_jax.sampling.adjusting import LogitOptions, TurnAdjuster
 from agentgym_jax.sampling.options import SampledTurn, SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.requests import (
@@ -27,6 +28,7 @@ from agentgym_jax.serving.requests import (
     Pending,
     RequestError,
 )
+from agentgym_jax.text.grammars import Grammars, TokenMatcher
 from agentgym_jax.text.growing import GrowingText
 from agentgym_jax.trajectory import TokenSource
 
@@ -43,6 +45,15 @@ class Answer:
     text: str
     is_stopped: bool  # True if a stop token ended it
     is_cut: bool  # True if a token limit ended it
+    grammar: str = ""  # grammar of its tokens; empty for none
+
+
+@dataclasses.dataclass(frozen=True)
+class Changes:
+    """Changes of the logits of an answer: penalties and biases, and a grammar or None."""
+
+    options: LogitOptions
+    matcher: TokenMatcher | None = None
 
 
 class TokenSequence:
@@ -95,6 +106,7 @@ class _Work:
     stop: Sequence[str]
     stop_ids: frozenset[int]
     on_tokens: OnTokens | None
+    changes: Changes | None
     future: "concurrent.futures.Future[Generation]"
     num_reported: int = 0
     text: GrowingText | None = None  # sampled text; None before the first report
@@ -113,16 +125,23 @@ class Engine:
       cache_length: Maximum number of tokens of a sequence.
       vocab_size: Number of token ids of the model.
       decode_text: Function from token ids to text.
+      grammars: Compiler of the grammars of answers; None if answers may have none.
     """
 
     def __init__(
-        self, sampler: Sampler, decode_text: Callable[[Sequence[int]], str], *, max_waiting: int
+        self,
+        sampler: Sampler,
+        decode_text: Callable[[Sequence[int]], str],
+        *,
+        max_waiting: int,
+        grammars: Grammars | None = None,
     ):
         """Creates a stopped engine; at most `max_waiting` requests may wait for a row."""
         self.cache_length = sampler.cache_length
         self.vocab_size = sampler.policy.config.vocab_size
         self._sampler = sampler
         self.decode_text = decode_text
+        self.grammars = grammars
         self._max_waiting = max_waiting
         self._lock = threading.Lock()  # for `_is_running` and `num_waiting`
         self._is_running = False
@@ -177,6 +196,7 @@ class Engine:
         stop: Sequence[str] = (),
         on_tokens: OnTokens | None = None,
         stop_ids: Sequence[int] = (),
+        changes: Changes | None = None,
     ) -> Pending:
         """Appends `chunks` to a sequence without another open request, and samples an answer.
 
@@ -196,7 +216,9 @@ class Engine:
                 "messages",
             )
         future: concurrent.futures.Future[Generation] = concurrent.futures.Future()
-        work = _Work(sequence, chunks, options, stop, frozenset(stop_ids), on_tokens, future)
+        work = _Work(
+            sequence, chunks, options, stop, frozenset(stop_ids), on_tokens, changes, future
+        )
         work.future.set_running_or_notify_cancel()  # only the engine may complete it
         with self._lock:
             if not self._is_running:
@@ -267,12 +289,19 @@ class Engine:
                     chunks = [[*sequence.tokens, *work.added]]
             else:
                 del self._idle[sequence.row]
-                sampler.set_options(sequence.row, sequence.key, work.options)
+            sampler.set_options(sequence.row, sequence.key, work.options, self._adjuster(work))
             self._waiting.remove(work)
             with self._lock:
                 self.num_waiting -= 1
             sampler.prefill(sequence.row, chunks)
             self._active[sequence.row] = work
+
+    def _adjuster(self, work: _Work) -> TurnAdjuster | None:
+        if work.changes is None:
+            return None
+        before = [*work.sequence.tokens, *work.added]
+        changes = work.changes
+        return TurnAdjuster(changes.options, before, self.vocab_size, changes.matcher)
 
     def _free_idle_row(self) -> bool:
         """Frees the row that has been idle longest; False if all rows have requests."""
@@ -329,6 +358,11 @@ class Engine:
     def _finish(self, work: _Work, turn: SampledTurn) -> None:
         """Appends the answer to the sequence and completes the request."""
         sequence, row = work.sequence, turn.row
+        matcher = None if work.changes is None else work.changes.matcher
+        if matcher is not None and matcher.error:
+            message = f"the grammar cannot continue the answer: {matcher.error}; simplify it"
+            self._drop(work, RequestError(message))
+            return
         spoken = turn.tokens[:-1] if turn.is_stopped else turn.tokens
         found = self._find_stop(work, spoken.tolist())
         if found is not None:
@@ -344,7 +378,10 @@ class Engine:
             turn.tokens.tolist(), TokenSource.ACTION, turn.logprobs.tolist(), turn.version
         )
         is_cut = not turn.is_stopped and found is None
-        sequence.answers.append(Answer(start, len(sequence), text, turn.is_stopped, is_cut))
+        grammar = "" if matcher is None else matcher.grammar
+        sequence.answers.append(
+            Answer(start, len(sequence), text, turn.is_stopped, is_cut, grammar)
+        )
         del self._active[row]
         self._idle[row] = sequence
         result = Generation(
@@ -365,10 +402,15 @@ class Engine:
             self._waiting.remove(work)
             with self._lock:
                 self.num_waiting -= 1
+            work.future.set_exception(concurrent.futures.CancelledError())
         else:
-            self._active = {r: w for r, w in self._active.items() if w is not work}
-            self._close_row(work.sequence)
-        work.future.set_exception(concurrent.futures.CancelledError())
+            self._drop(work, concurrent.futures.CancelledError())
+
+    def _drop(self, work: _Work, error: BaseException) -> None:
+        """Ends a request that has a row, without an answer."""
+        self._active = {r: w for r, w in self._active.items() if w is not work}
+        self._close_row(work.sequence)
+        work.future.set_exception(error)
 
     def _close_idle(self, sequence: TokenSequence) -> None:
         if sequence.row in self._idle:

@@ -24,11 +24,21 @@ _UNSUPPORTED: dict[str, tuple[Any, ...]] = wire.UNSUPPORTED | {
     "n": (1,),
     "output_format": (),
 }
-_CHOICES = {"any": "required"}  # names of `tool_choice` that differ from OpenAI's
 
 
 def _as_blocks(content: Any) -> Any:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _in_openai_form(choice: dict[str, Any]) -> Any:
+    """Returns a `tool_choice` as chat completions have it."""
+    match choice.get("type"):
+        case "tool":
+            return {"type": "function", "function": {"name": choice.get("name")}}
+        case "any":
+            return "required"
+        case kind:
+            return kind
 
 
 class _Turn(wire.Body):
@@ -91,8 +101,7 @@ class CountRequest(wire.Sampled):
         """Raises RequestError for fields that are valid but not supported."""
         wire.refuse_unsupported(self, _UNSUPPORTED)
         choice = self.tool_choice or {"type": "auto"}
-        kind = choice.get("type")
-        wire.refuse_forced_tools(_CHOICES.get(kind, kind) if isinstance(kind, str) else choice)
+        self.constrain({}, self.plain_tools(), _in_openai_form(choice))
         if choice.get("disable_parallel_tool_use"):
             raise RequestError(
                 "tool_choice.disable_parallel_tool_use is not supported; leave it out",

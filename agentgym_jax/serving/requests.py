@@ -33,6 +33,25 @@ class NotServingError(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
+class Constraint:
+    """Form of an answer; it has a text, or calls, or is one of both.
+
+    Attributes:
+      field: Field of the request that demands the form.
+      text: Lark expression of a text; empty if the answer has calls.
+      is_grammar: True if `text` is a whole grammar; then there are no calls.
+      tools: Definitions of the tools that the answer may call, in OpenAI's format.
+      is_single: True for exactly one call.
+    """
+
+    field: str
+    text: str = ""
+    is_grammar: bool = False
+    tools: Sequence[Mapping[str, Any]] = ()
+    is_single: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
 class Sampling:
     """Sampling parameters of one request; None selects the default of the server.
 
@@ -44,6 +63,9 @@ class Sampling:
       stop: Strings that end the text; the text ends before the first of them.
       stop_ids: Token ids that end the text, besides the model's own; the text ends before them.
       seed: Random seed; requests with the same seed and prompt have the same result.
+      frequency_penalty, presence_penalty, repetition_penalty, min_p, logit_bias: Changes of the
+        logits, as in `LogitOptions`.
+      constraint: Form of the answer; None for any.
       name: Name of the answer among those of its episode; empty for none.
     """
 
@@ -54,6 +76,12 @@ class Sampling:
     stop: Sequence[str] = ()
     stop_ids: Sequence[int] = ()
     seed: int | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    repetition_penalty: float | None = None
+    min_p: float | None = None
+    logit_bias: Mapping[int, float] | None = None
+    constraint: Constraint | None = None
     name: str = ""
 
 

@@ -18,7 +18,8 @@ from agentgym_jax.serving.turns import Turns, get, get_text, make_tool
 _TEXT = ("input_text", "output_text", "text")
 _UNSUPPORTED: dict[str, tuple[Any, ...]] = wire.UNSUPPORTED | {
     **dict.fromkeys(("previous_response_id", "conversation", "prompt", "moderation"), ()),
-    **dict.fromkeys(("max_tokens", "max_completion_tokens", "messages", "response_format"), ()),
+    **wire.OPENAI_ONLY,
+    **dict.fromkeys(("max_tokens", "messages"), ()),
     **dict.fromkeys(("context_management", "stop"), ([],)),
     "background": (False,),
     "n": (1,),
@@ -99,14 +100,9 @@ class ResponsesRequest(wire.Sampled):
     def check(self) -> None:
         """Raises RequestError for fields that are valid but not supported."""
         wire.refuse_unsupported(self, _UNSUPPORTED)
-        wire.refuse_forced_tools(self.tool_choice)
-        text = self.text or {}
-        kind = text["format"].get("type") if isinstance(text.get("format"), dict) else "text"
-        if kind != "text" or text.get("verbosity") not in (None, "medium"):
-            raise RequestError(
-                'text must have the format "text" and no verbosity; ask for others in the input',
-                param="text",
-            )
+        self._constrain()
+        if (self.text or {}).get("verbosity") not in (None, "medium"):
+            raise RequestError("text.verbosity is not supported; leave it out", param="text")
         if (self.reasoning or {}).get("effort") is not None:
             raise RequestError("reasoning.effort is not supported; leave it out", param="reasoning")
         if _LOGPROBS in (self.include or []):
@@ -116,6 +112,21 @@ class ResponsesRequest(wire.Sampled):
                 raise RequestError(
                     f'tools.{i} must have the type "function" and a name', param=f"tools.{i}.type"
                 )
+
+    def _constrain(self) -> None:
+        """Reads the form of the answer from `text.format` and `tool_choice`."""
+        wanted, choice = (self.text or {}).get("format"), self.tool_choice
+        if isinstance(wanted, dict) and wanted.get("type") == "json_schema":
+            wanted = {"type": "json_schema", "json_schema": wanted}
+        if isinstance(choice, dict) and choice.get("type") == "function":
+            choice = {"type": "function", "function": {"name": choice.get("name")}}
+        try:
+            given = {"response_format": wanted if isinstance(wanted, dict) else None}
+            self.constrain(given, self.plain_tools(), choice)
+        except RequestError as error:
+            if error.param != "response_format":
+                raise
+            raise RequestError(f"text.format: {error}", param="text") from error
 
     def plain_messages(self) -> list[dict[str, Any]]:
         """Returns the messages in the form of chat completions."""
@@ -201,7 +212,7 @@ class _Reply:
             "reasoning": {"effort": None, "summary": None},
             "store": False,
             "temperature": body.temperature,
-            "text": {"format": {"type": "text"}},
+            "text": {"format": (body.text or {}).get("format") or {"type": "text"}},
             "tool_choice": body.tool_choice or "auto",
             "tools": tools,
             "top_p": body.top_p,

@@ -7,9 +7,17 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import BeforeValidator, Field, WrapValidator
 
-from agentgym_jax.serving.requests import Generation, RequestError, Sampling, answer_name
+from agentgym_jax.serving.constraints import read_constraint
+from agentgym_jax.serving.requests import (
+    Constraint,
+    Generation,
+    RequestError,
+    Sampling,
+    answer_name,
+)
 
 MAX_CHOICES = 128
+MAX_BIASES = 1024  # tokens of `logit_bias`; OpenAI allows 300
 MAX_STOP = 16  # OpenAI allows 4; some clients send more
 _MAX_STOP_LENGTH = 1024  # characters
 _LOWEST_TEMPERATURE = 1e-4  # sampling below it is greedy, because logits would overflow
@@ -21,19 +29,14 @@ Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 # Fields of OpenAI and of other servers that would change the answer and are not supported, with the
 # values that change nothing, besides null.
 UNSUPPORTED: dict[str, tuple[Any, ...]] = {
-    **dict.fromkeys(
-        ("frequency_penalty", "presence_penalty", "min_p", "top_a", "min_tokens"), (0,)
-    ),
-    **dict.fromkeys(
-        ("repetition_penalty", "length_penalty", "typical_p", "tfs_z", "best_of"), (1,)
-    ),
+    **dict.fromkeys(("top_a", "min_tokens"), (0,)),
+    **dict.fromkeys(("length_penalty", "typical_p", "tfs_z", "best_of"), (1,)),
     **dict.fromkeys(("ignore_eos", "use_beam_search", "include_stop_str_in_output"), (False,)),
     **dict.fromkeys(("continue_final_message", "add_special_tokens", "echo"), (False,)),
     **dict.fromkeys(("skip_special_tokens", "no_stop_trim"), (False,)),
     **dict.fromkeys(("add_generation_prompt", "parallel_tool_calls", "detokenize"), (True,)),
-    **dict.fromkeys(("logit_bias", "chat_template_kwargs", "structured_outputs"), ({},)),
+    "chat_template_kwargs": ({},),
     **dict.fromkeys(("bad_words", "documents", "functions", "logits_processors"), ([],)),
-    **dict.fromkeys(("guided_json", "guided_regex", "guided_choice", "guided_grammar"), ()),
     **dict.fromkeys(("json_schema", "regex", "ebnf", "grammar", "structural_tag"), ()),
     **dict.fromkeys(("allowed_token_ids", "chat_template", "truncate_prompt_tokens"), ()),
     **dict.fromkeys(("prompt_logprobs", "stop_regex", "mirostat"), (0, False)),
@@ -45,6 +48,12 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "function_call": ("none", "auto"),
     "suffix": ("",),
 }
+# Fields of OpenAI's completions that the other APIs do not have.
+OPENAI_ONLY: dict[str, tuple[Any, ...]] = dict.fromkeys(
+    ("response_format", "structured_outputs", "guided_json", "guided_regex")
+    + ("guided_choice", "guided_grammar", "max_completion_tokens"),
+    (),
+)
 # Fields that do not change the answer, or not with the values that are accepted. They need no warning
 # in the server's log.
 HARMLESS = frozenset(UNSUPPORTED) | frozenset(
@@ -74,15 +83,6 @@ def refuse_unsupported(
             neutral = [json.dumps(entry) for entry in table[name]]
             remedy = f"leave it out, or set {' or '.join(neutral)}" if neutral else "leave it out"
             raise RequestError(f"{place}{name} is not supported; {remedy}", param=f"{place}{name}")
-
-
-def refuse_forced_tools(choice: Any) -> None:
-    """Raises RequestError for a `tool_choice` other than `auto` and `none`."""
-    if choice not in (None, "auto", "none"):
-        raise RequestError(
-            'tool_choice must be "auto" or "none"; the model cannot be forced to call a tool',
-            param="tool_choice",
-        )
 
 
 def join_parts(content: Any, kinds: tuple[str, ...] = ("text",)) -> Any:
@@ -184,6 +184,8 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+_TokenKey = Annotated[int, Field(ge=0, lt=2**31)]
+_Bias = Annotated[float, Field(ge=-100, le=100)]
 TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(fail_fast=True)]
 
 
@@ -202,9 +204,24 @@ class Sampled(Body):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
     stop_token_ids: TokenIds | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    repetition_penalty: Annotated[float, Field(ge=0.01, le=100)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    logit_bias: Annotated[dict[_TokenKey, _Bias], Field(max_length=MAX_BIASES)] | None = None
     seed: Seed | None = None
     stream: bool | None = False
     return_token_ids: bool | None = False
+    _constraint: Constraint | None = None
+
+    def constrain(
+        self,
+        given: Mapping[str, Any],
+        tools: Sequence[Mapping[str, Any]] = (),
+        tool_choice: Any = None,
+    ) -> None:
+        """Reads the form of the answer; the arguments and errors are those of `read_constraint`."""
+        self._constraint = read_constraint(given, tools, tool_choice)
 
     def make_sampling(
         self,
@@ -234,6 +251,12 @@ class Sampled(Body):
             stop=tuple(stop),
             stop_ids=tuple(self.stop_token_ids or ()),
             seed=None if self.seed is None else self.seed + number,
+            frequency_penalty=self.frequency_penalty,
+            presence_penalty=self.presence_penalty,
+            repetition_penalty=self.repetition_penalty,
+            min_p=self.min_p,
+            logit_bias=self.logit_bias,
+            constraint=self._constraint,
             name=answer_name(response_id, number) if response_id else "",
         )
 
@@ -254,6 +277,12 @@ class _Common(Sampled):
     stop: StopTexts = None
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES), BeforeValidator(_one_if_none)] = 1
     stream_options: _StreamOptions | None = None
+    response_format: dict[str, Any] | None = None
+    structured_outputs: dict[str, Any] | None = None
+    guided_json: dict[str, Any] | str | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
 
     def check(self) -> None:
         """Raises RequestError for fields that are valid but not supported."""
@@ -276,7 +305,6 @@ class ChatRequest(_Common):
     max_completion_tokens: MaxTokens | None = None
     logprobs: bool | None = False
     top_logprobs: int | None = None
-    response_format: dict[str, Any] | None = None
 
     def check(self) -> None:
         """Implements `_Common.check`."""
@@ -285,12 +313,7 @@ class ChatRequest(_Common):
             raise RequestError(
                 "top_logprobs is not supported; leave it out or set 0", param="top_logprobs"
             )
-        refuse_forced_tools(self.tool_choice)
-        if (self.response_format or {}).get("type", "text") != "text":
-            raise RequestError(
-                'response_format must have the type "text"; ask for JSON in the messages',
-                param="response_format",
-            )
+        self.constrain(vars(self), self.plain_tools(), self.tool_choice)
         limits = {self.max_tokens, self.max_completion_tokens} - {None}
         if len(limits) > 1:
             raise RequestError(
@@ -330,6 +353,7 @@ class CompletionRequest(_Common):
     def check(self) -> None:
         """Implements `_Common.check`."""
         super().check()
+        self.constrain(vars(self))
         if self.echo or self.suffix:
             name = "echo" if self.echo else "suffix"
             raise RequestError(f"{name} is not supported; leave it out", param=name)
@@ -364,6 +388,7 @@ class GenerateRequest(Body):
         table = {name: neutral for name, neutral in UNSUPPORTED.items() if name not in texts}
         refuse_unsupported(self.sampling_params, table, "sampling_params.")
         refuse_unsupported(self, table)
+        self.sampling_params.constrain(vars(self.sampling_params))
         if self.stream or self.sampling_params.stream:
             raise RequestError("this route has no streams; leave stream out", param="stream")
 

@@ -56,7 +56,9 @@ def get_config(arg=None):
         items="",
     )
     if opt["items"] and (opt.smoke or opt.limit):
-        raise ValueError("items=FOLDER evaluates all items of the folder: leave out smoke and limit")
+        raise ValueError(
+            "items=FOLDER evaluates all items of the folder: leave out smoke and limit"
+        )
     data = {name: opt[name] for name in ("questions", "corpus", "retriever") if opt[name]}
     options = dict(searchqa=data, webarena=dict(deployment=opt.deployment))
     if opt.environments == "installed":

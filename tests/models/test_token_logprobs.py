@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agentgym_jax.batch import TokenMasks
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
 from tests.builders import decoder_config
@@ -198,3 +199,59 @@ def test_a_chunk_size_of_zero_is_refused(case):
     policy, params, hidden, tokens = case
     with pytest.raises(ValueError, match="chunk_size is 0"):
         token_logprobs(policy, params, hidden, tokens, chunk_size=0)
+
+
+@pytest.mark.parametrize(("case", "chunk_size"), [("tied", 9)], indirect=["case"])
+def test_masked_tokens_have_no_share_in_log_probabilities_entropies_and_gradients(case, chunk_size):
+    policy, params, hidden, tokens = case
+    rng = np.random.default_rng(0)
+    allowed = rng.random((B, 3, V)) < 0.1
+    allowed[:, 0] = True
+    ids = rng.integers(0, 3, (B, T))
+    bit_BTV = np.take_along_axis(allowed, ids[..., None], axis=1)
+    bit_BTV[np.arange(B)[:, None], np.arange(T), tokens] = True  # sampled tokens were allowed
+    allowed = np.concatenate([np.ones((B, 1, V), bool), bit_BTV], axis=1)  # a mask for each token
+    ids = np.tile(1 + np.arange(T), (B, 1))
+    bits = np.packbits(np.pad(allowed, ((0, 0), (0, 0), (0, -V % 32))), -1, bitorder="little")
+    masks = TokenMasks(jnp.asarray(ids), jnp.asarray(bits.view(np.uint32)))
+    temperature = 0.7
+
+    def ours(params, hidden):
+        out = token_logprobs(
+            policy,
+            params,
+            hidden,
+            tokens,
+            temperature=temperature,
+            masks=masks,
+            chunk_size=chunk_size,
+        )
+        return out.logprob_BT, out.entropy_BT
+
+    def direct(params, hidden):
+        """Computes the softmax of the allowed tokens alone."""
+        logits = policy.logits(params, hidden)[:, :-1] / temperature
+        bit = jnp.asarray(bit_BTV)[:, 1:]
+        mass = jnp.where(
+            bit,
+            jnp.exp(logits - jnp.max(logits, where=bit, initial=-1e9, axis=-1, keepdims=True)),
+            0.0,
+        )
+        probs = mass / jnp.sum(mass, axis=-1, keepdims=True)
+        logprobs = jnp.log(jnp.where(bit, probs, 1.0))
+        chosen = jnp.take_along_axis(logprobs, tokens[:, 1:, None], axis=-1)[..., 0]
+        pad = lambda x: jnp.pad(x, ((0, 0), (1, 0)))
+        return pad(chosen), pad(-jnp.sum(probs * logprobs, axis=-1))
+
+    params = jax.tree.map(lambda x: 0.2 * x, params)  # no probability may underflow
+    for a, b in zip(jax.jit(ours)(params, hidden), direct(params, hidden), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+    gradients = [
+        jax.jit(jax.grad(lambda *x, f=f: jnp.sum(f(*x)[0] - f(*x)[1]), argnums=(0, 1)))(
+            params, hidden
+        )
+        for f in (ours, direct)
+    ]
+    for a, b in zip(*map(jax.tree.leaves, gradients), strict=True):
+        assert np.isfinite(a).all()
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)

@@ -161,6 +161,18 @@ def persistent(task):
     return 1.0
 
 
+def formed(task):
+    """Demands a form in two of three turns, of which one continues the other."""
+    messages = [user(f"task {task.data_idx}")]
+    ask(task, [user("hello")])
+    try_to_ask(task, messages, guided_regex="(")  # is refused, and no turn
+    answer = ask(task, messages, guided_regex="[0-9a-f]{9}")
+    messages += [answer, user("and?")]
+    ask(task, messages, guided_choice=["north", "no way", "south"])
+    try_to_ask(task, [user("hello")])
+    return 1.0
+
+
 def wide(task):
     """Asks for more choices than the episode has turns, and then for as many as it has."""
     try_to_ask(task, [user("hello")], n=8)
@@ -177,6 +189,7 @@ def only_wide(task):
 def cold(task):
     """Is a `summariser` with other sampling parameters than those of the config."""
     options = {"temperature": 0.0 if task.data_idx else 0.3, "top_p": 0.5, "seed": 3}
+    options |= {"presence_penalty": 2.0, "logit_bias": {"65": 100}, "frequency_penalty": 0}
     return summariser(task, **options)
 
 

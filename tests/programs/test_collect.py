@@ -13,12 +13,15 @@ import jax
 import numpy as np
 import pytest
 
+from agentgym_jax.batch import pack
 from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import ServerUnavailable
 from agentgym_jax.client.no_server import NoServerTransport
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.learner.turn_masks import turn_masks
+from agentgym_jax.learner.update import make_score
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.programs.collect import ProgramCollector
 from agentgym_jax.programs.gateway import Gateway
@@ -32,6 +35,7 @@ from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.engine import Engine
 from agentgym_jax.text.chat import ChatRenderer
+from agentgym_jax.text.grammars import Grammars
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.text.tool_chat import ToolChat
 from agentgym_jax.trajectory import Outcome, TokenSource
@@ -68,6 +72,8 @@ class Setup:
         self.world = world
         self.tokenizer = byte_tokenizer()
         self.renderer = ChatRenderer(self.tokenizer)
+        vocab_size = policy.config.vocab_size
+        self.grammars = Grammars(self.tokenizer, self.renderer.stop_ids, vocab_size)
         self.sampler = Sampler(
             policy,
             rows=rows,
@@ -121,7 +127,9 @@ class Setup:
                     rows, pool, texts, prefetch=2, show_turn_budget="none", **shared
                 )
             else:
-                engine = Engine(self.sampler, self.tokenizer.decode, max_waiting=100)
+                engine = Engine(
+                    self.sampler, self.tokenizer.decode, max_waiting=100, grammars=self.grammars
+                )
                 collector = ProgramCollector(
                     engine=engine,
                     gateway=Gateway(engine, self.tokenizer),
@@ -287,6 +295,48 @@ def test_more_choices_than_turns_are_refused_without_ending_the_episode(setup):
     assert [(len(t.turns), len(t.branches)) for t in episodes] == [(3, 3)] * 4
 
 
+def test_the_learner_scores_forms_under_the_masks_of_the_sampler(setup, policy):
+    episodes, _ = setup.play(function(programs.formed), group=2)
+    assert {(t.outcome, len(t.turns), len(t.branches)) for t in episodes} == {
+        (Outcome.HORIZON, 3, 2)
+    }
+    for t in episodes:
+        assert [bool(turn.grammar) for turn in t.turns] == [False, True, True]
+        assert set(t.turns[1].text) <= set("0123456789abcdef")
+
+    def sequence(t, branch, masks):
+        arrays = {"tokens": t.tokens, "action_mask": t.action_mask, "sampler_logprobs": t.logprobs}
+        return {name: values[branch] for name, values in arrays.items()} | masks
+
+    score = make_score(policy, temperature=1.0, logprob_chunk=64)
+    params = policy.init(jax.random.key(0))
+    gaps = []
+    for grammars in (setup.grammars, None):
+        batch = pack(
+            [
+                sequence(t, b, turn_masks(t, b, grammars) if grammars else {})
+                for t in episodes
+                for b in t.branches
+            ],
+            row_length=256,
+            rows_multiple=4,
+        )
+        gap = np.asarray(score(params, batch)[0]) - batch.sampler_logprobs
+        gaps.append(np.abs(gap)[batch.action_mask].max())
+    assert gaps[0] < 2e-5
+    assert gaps[1] > 1.0
+
+
+def test_masks_that_do_not_allow_a_sampled_token_are_an_error(setup):
+    (episode, *_), _ = setup.play(function(programs.formed))
+    turns = [dataclasses.replace(turn, grammar='start: "x"') for turn in episode.turns]
+    changed = dataclasses.replace(episode, turns=tuple(turns))
+    with pytest.raises(ValueError, match="not one that the grammar"):
+        turn_masks(changed, changed.branches[1], setup.grammars)
+    with pytest.raises(ValueError, match="no compiler"):
+        turn_masks(changed, changed.branches[1], None)
+
+
 def test_an_episode_without_an_answer_is_never_a_reward(setup):
     with pytest.raises(ServerUnavailable, match="got no answer; .* more choices than .* lower n"):
         setup.play(function(programs.only_wide))
@@ -298,8 +348,14 @@ def test_a_program_does_not_change_the_distribution(setup, caplog):
         cold, statistics = setup.play(function(programs.cold), group=2)
     for ours, theirs in zip(plain, cold, strict=True):
         assert ours.tokens.tolist() == theirs.tokens.tolist()
-    assert statistics.overridden == 8 * 3 * 3  # episodes, requests, parameters
-    assert sum("requests set temperature, top_p, seed" in line for line in caplog.messages) == 1
+    assert statistics.overridden == 8 * 3 * 5  # episodes, requests, parameters
+    assert (
+        sum(
+            "requests set temperature, top_p, seed, presence_penalty, logit_bias;" in line
+            for line in caplog.messages
+        )
+        == 1
+    )
 
 
 def test_rewritten_histories_are_counted_and_the_first_is_shown(setup, caplog):

@@ -25,6 +25,7 @@ from agentgym_jax.serving.errors import UnknownEpisodeError
 from agentgym_jax.serving.http_server import HttpServer
 from agentgym_jax.serving.requests import Generation, Pending
 from agentgym_jax.text.chat import ChatRenderer
+from agentgym_jax.text.grammars import Grammars
 from agentgym_jax.text.tool_chat import ToolChat
 from agentgym_jax.trajectory import TokenSource
 from tests.builders import decoder_config
@@ -125,7 +126,8 @@ def serving_model(policy, params, tokenizer, *, rows=ROWS, context=CONTEXT, max_
         stop_ids=renderer.stop_ids,
     )
     sampler.set_params(params, version=7)
-    engine = Engine(sampler, tokenizer.decode, max_waiting=max_waiting)
+    grammars = Grammars(tokenizer, renderer.stop_ids, policy.config.vocab_size)
+    engine = Engine(sampler, tokenizer.decode, max_waiting=max_waiting, grammars=grammars)
     defaults = SamplingOptions(temperature=1.0, max_turn_tokens=context, max_tokens=context)
     backend = ModelBackend(
         engine, ToolChat(renderer, tokenizer), tokenizer, defaults, model_name=MODEL, max_known=16
@@ -228,7 +230,7 @@ class Script:
     def forget(self, sequence):
         """Has no rows to free."""
 
-    def submit(self, sequence, chunks, options, stop=(), on_tokens=None, stop_ids=()):
+    def submit(self, sequence, chunks, options, stop=(), on_tokens=None, stop_ids=(), changes=None):
         added, future = sum(chunks, []), concurrent.futures.Future()
         prompt, text = [*sequence.tokens, *added], self.texts.pop(0)
         ids = [*self._encode(text), self._stop_id]

@@ -34,6 +34,16 @@ def tool(description):
     return {"type": "function", "function": {"name": "look", "description": description}}
 
 
+def named(name):
+    """Returns the choice of a tool."""
+    return {"type": "function", "function": {"name": name}}
+
+
+def schema_format(schema):
+    """Returns a `response_format` with a schema."""
+    return {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}}
+
+
 def call_with(arguments):
     """Returns a message with a call."""
     call = {"id": "1", "function": {"name": "look", "arguments": arguments}}
@@ -65,7 +75,20 @@ def refused(answer, status=400):
         ({"tools": [{"type": "function", "function": {"name": ""}}]}, "tools.0.function.name"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"top_logprobs": 5}, "top_logprobs"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"tool_choice": {"type": "function"}}, "tool_choice"),
+        ({"tools": [tool("x")], "tool_choice": named("other")}, "tool_choice"),
+        ({"response_format": {"type": "xml"}}, "response_format"),
+        ({"response_format": {"type": "json_schema"}}, "response_format"),
+        ({"response_format": schema_format({"type": "word"})}, "response_format"),
+        ({"response_format": schema_format({"items": {"$ref": "http://a/b"}})}, "response_format"),
+        ({"guided_json": "{"}, "guided_json"),
+        ({"guided_json": {"enum": ["x" * 70_000]}}, "guided_json"),
+        ({"guided_regex": "(" * 5000}, "guided_regex"),
+        ({"guided_choice": []}, "guided_choice"),
+        ({"guided_grammar": "no grammar"}, "guided_grammar"),
+        ({"guided_grammar": "start: a\na: b"}, "guided_grammar"),
+        ({"guided_choice": ["a"], "guided_regex": "a"}, "guided_choice"),
+        ({"guided_grammar": 'start: "a"', "tools": [tool("x")]}, "guided_grammar"),
         ({"temperature": -1}, "temperature"),
         ({"temperature": "hot"}, "temperature"),
         ({"top_p": 0}, "top_p"),
@@ -85,13 +108,18 @@ def refused(answer, status=400):
         ({"stop": [""]}, "stop.0"),
         ({"stop": 5}, "stop"),
         ({"stream": 7}, "stream"),
-        ({"frequency_penalty": 0.5}, "frequency_penalty"),
-        ({"presence_penalty": -1}, "presence_penalty"),
-        ({"min_p": 0.1}, "min_p"),
-        ({"logit_bias": {"5": 1}}, "logit_bias"),
+        ({"frequency_penalty": 2.5}, "frequency_penalty"),
+        ({"presence_penalty": "much"}, "presence_penalty"),
+        ({"repetition_penalty": 0}, "repetition_penalty"),
+        ({"min_p": 1.1}, "min_p"),
+        ({"logit_bias": {"5": 101}}, "logit_bias.5"),
+        ({"logit_bias": {"word": 1}}, "logit_bias.word.[key]"),
+        ({"logit_bias": {"300": 1}}, "logit_bias"),
+        ({"logit_bias": [5]}, "logit_bias"),
         ({"ignore_eos": True}, "ignore_eos"),
         ({"chat_template_kwargs": {"enable_thinking": False}}, "chat_template_kwargs"),
-        ({"structured_outputs": {"regex": "a"}}, "structured_outputs"),
+        ({"structured_outputs": {"structural_tag": "a"}}, "structured_outputs"),
+        ({"structured_outputs": {"regex": 5}}, "structured_outputs"),
         ({"functions": [{"name": "f"}]}, "functions"),
         ({"reasoning_effort": "low"}, "reasoning_effort"),
         ({"modalities": ["text", "audio"]}, "modalities"),
@@ -114,6 +142,8 @@ def test_wrong_fields_are_named(served, changes, param):
     "changes",
     [{name: None for name in ("n", "stop", "tools", "seed", "top_p", "stream", "logprobs")}]
     + [{"frequency_penalty": 0, "logit_bias": {}, "parallel_tool_calls": True, "user": "me"}]
+    + [{"frequency_penalty": -2, "presence_penalty": 0.5, "repetition_penalty": 1.1}]
+    + [{"min_p": 0.5, "logit_bias": {"5": -100, "6": 1.5}}]
     + [{"max_completion_tokens": 2}, {"response_format": {"type": "text"}}, {"min_p": None}]
     + [{"messages": [user("hi") | {"name": "Ann", "refusal": None}]}]
     + [{"top_k": -1}, {"unknown": {"a": [1]}}, {"stop": []}, {"tools": []}, {"top_logprobs": 0}]
@@ -282,7 +312,9 @@ CHAT_FIELDS = {
     "n": st.integers(0, 3), "parallel_tool_calls": st.booleans(), "prediction": st.none(),
     "presence_penalty": st.sampled_from([0, -1]), "prompt_cache_key": texts,
     "reasoning_effort": st.sampled_from([None, "low"]),
-    "response_format": st.sampled_from([{"type": "text"}, {"type": "json_object"}, {}]),
+    "response_format": st.sampled_from([{"type": "text"}, {"type": "json_object"}, {}, {"type": 5}]),
+    "guided_json": json_values, "guided_regex": texts, "guided_choice": st.lists(texts, max_size=2),
+    "structured_outputs": json_values, "guided_grammar": texts,
     "safety_identifier": texts, "seed": st.integers(-(2**64), 2**64), "service_tier": texts,
     "stop": texts | st.lists(texts, max_size=5), "store": st.booleans(), "stream": st.booleans(),
     "stream_options": st.sampled_from([None, {"include_usage": True}]),
@@ -291,12 +323,13 @@ CHAT_FIELDS = {
     "top_p": st.floats(0, 1.5), "user": texts, "verbosity": st.sampled_from(["medium", "high"]),
     "web_search_options": st.none(), "stop_token_ids": st.lists(st.integers(-1, 300), max_size=2),
     "return_token_ids": st.booleans(), "top_k": st.integers(-2, 5),
+    "min_p": st.floats(-0.1, 1.1), "repetition_penalty": st.floats(0, 3),
 }  # fmt: skip
 
 
 # Values that do not change the answer, of fields that are not supported.
 NEUTRAL = {
-    "frequency_penalty": [0], "presence_penalty": [0], "logit_bias": [{}], "audio": [],
+    "audio": [],
     "modalities": [["text"]], "reasoning_effort": [], "verbosity": ["medium"],
     "parallel_tool_calls": [True], "functions": [[]], "function_call": ["none", "auto"],
     "web_search_options": [], "top_logprobs": [0],

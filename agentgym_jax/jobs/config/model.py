@@ -23,6 +23,7 @@ from agentgym_jax.models.sources import ModelSource
 from agentgym_jax.run_folder import RunFolder, write_atomic
 from agentgym_jax.sharding import Layout, make_layouts, reshard, spread_layout
 from agentgym_jax.text.chat import ChatRenderer
+from agentgym_jax.text.grammars import Grammars
 from agentgym_jax.text.template import CHATML, COMPACT
 from agentgym_jax.text.tokenizer import Tokenizer, load_tokenizer
 from agentgym_jax.text.train_tokenizer import train_tokenizer
@@ -147,6 +148,11 @@ class Model:
     seed: int = 0
     adapters: Adapters | None = None
     decodes_merged: bool = True
+
+    @functools.cached_property
+    def grammars(self) -> Grammars:
+        """Compiler of the grammars of answers."""
+        return Grammars(self.tokenizer, self.renderer.stop_ids, self.policy.config.vocab_size)
 
     @property
     def trained(self) -> Policy | Adapters:

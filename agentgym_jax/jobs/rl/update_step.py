@@ -22,10 +22,12 @@ from agentgym_jax.jobs.scoring import put_micro_batches, score_micro_batches, sc
 from agentgym_jax.learner.experience import Experience, mini_batch_rows, pack_experience
 from agentgym_jax.learner.optimizer import get_learning_rate
 from agentgym_jax.learner.train_state import TrainState
+from agentgym_jax.learner.turn_masks import turn_masks
 from agentgym_jax.learner.update import put_batch, put_limit, put_position
 from agentgym_jax.sharding import launch_lock
 from agentgym_jax.telemetry import guards
 from agentgym_jax.telemetry.guards import Finding
+from agentgym_jax.text.grammars import Grammars
 from agentgym_jax.trajectory import Trajectory
 
 _NO_UPDATE = {"policy/updates": 0.0, "policy/skipped": 1.0}
@@ -56,7 +58,7 @@ def update_policy(
         )
         return now.state, metrics | _NO_UPDATE, found
     started = time.perf_counter()
-    packed = _pack_mini_batches(settings, experience, step)
+    packed = _pack_mini_batches(settings, experience, step, parts.model.grammars)
     if not packed:
         run.console.note(f"step {step + 1}: no update, no episode has anything to train on")
         return now.state, metrics | _NO_UPDATE, found
@@ -146,6 +148,7 @@ def _score_episodes(
     branches = [t.branches if t.turns else [slice(0, 1)] for t in trajectories]
     sequences = [
         {"tokens": t.tokens[branch], "action_mask": t.action_mask[branch]}
+        | turn_masks(t, branch, parts.model.grammars)
         for t, found in zip(trajectories, branches, strict=True)
         for branch in found
     ]
@@ -167,7 +170,7 @@ def _score_episodes(
 
 
 def _pack_mini_batches(
-    settings: RLSettings, experience: Experience, step: int
+    settings: RLSettings, experience: Experience, step: int, grammars: Grammars
 ) -> dict[int, TokenBatch]:
     """Packs the mini-batches of a step; omits mini-batches without trainable tokens."""
     learner, algorithm = settings.learner, settings.algorithm
@@ -188,6 +191,7 @@ def _pack_mini_batches(
             num_row_lengths=learner.num_row_lengths,
             rows_multiple=learner.micro_rows,
             keep_zero_advantage=keep_zero_advantage,
+            grammars=grammars,
         )
         if batch is not None:
             packed[number] = batch
