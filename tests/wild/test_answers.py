@@ -93,7 +93,8 @@ def check_observation(seen):
     if not isinstance(command, Finish):
         episode.fail(Outcome.ABORTED, "")
     played = episode.trajectory(attempts=1, seconds=0.0)
-    assert len(played.tokens) < 50 * LIMIT
+    # At most 16 characters per token of the limit are kept, each with at most 4 bytes.
+    assert len(played.tokens) < (16 * 4 + 2) * LIMIT
     line = json.dumps(to_record(played), ensure_ascii=False, allow_nan=False)
     assert from_record(json.loads(line.encode("utf-8"))).messages == played.messages
 
