@@ -92,7 +92,8 @@ def _score_chunks(policy, params, chunks, used, temperature) -> tuple[jax.Array,
     """Returns log-probabilities and entropies [C, B, S], which are 0 after the first `used` chunks.
 
     `chunks` are hidden states [C, B, S, D], the tokens [C, B, S] that they predict, the numbers
-    [C, B, S] of the masks of these tokens, and the masks of each row [B, K, W]. `used` is an array, so one program serves every number of wanted tokens. The temperature has no gradient.
+    [C, B, S] of the masks of these tokens, and the masks of each row [B, K, W]. `used` is an array,
+    so one program serves every number of wanted tokens. The temperature has no gradient.
     """
     hidden_CBSD, targets_CBS, ids_CBS, masks_BKW = chunks
     params = params | {_head(policy): _cast_head(policy, params, hidden_CBSD.dtype)}
@@ -181,14 +182,15 @@ def _score(
     normaliser_BS = jax.nn.logsumexp(logits_BSV, axis=-1)
     chosen_BS = jnp.take_along_axis(logits_BSV, targets_BS[..., None], axis=-1)[..., 0]
     probs_BSV = jnp.exp(logits_BSV - normaliser_BS[..., None])
-    entropy_BS = normaliser_BS - _sum_of_products(probs_BSV, logits_BSV)
+    entropy_BS = normaliser_BS - _sum_of_products(policy, probs_BSV, logits_BSV)
     return chosen_BS - normaliser_BS, entropy_BS
 
 
-def _sum_of_products(x_BSV: jax.Array, y_BSV: jax.Array) -> jax.Array:
+def _sum_of_products(policy: Policy, x_BSV: jax.Array, y_BSV: jax.Array) -> jax.Array:
     """Returns the sum of x * y over the vocabulary, [B, S]."""
-    if get_platform() == "cpu":
-        # XLA on CPU takes six times as long for the sum as for the dot product.
+    if get_platform() == "cpu" and policy.layout is None:
+        # XLA on CPU takes six times as long for the sum as for the dot product. The dot product is
+        # wrong if the vocabulary is divided over two axes of the mesh (JAX 0.10).
         return jnp.einsum("bsv,bsv->bs", x_BSV, y_BSV)
     return jnp.sum(x_BSV * y_BSV, axis=-1)
 

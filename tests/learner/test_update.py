@@ -306,6 +306,19 @@ def three_updates(learner, layout=None):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("micro_rows", [4, 8])
+def test_scores_do_not_depend_on_the_mesh(learner, micro_rows):
+    layout = Layout(make_mesh(data=2, fsdp=2, tensor=2), TRAIN_RULES)
+    packed = pack_sequences(token_sequences(), micro_rows=micro_rows)
+    found = []
+    for own, place in ((learner, None), (make_learner(layout), layout)):
+        score = update.make_score(own.policy, temperature=0.7, logprob_chunk=16)
+        batch = update.put_batch(jax.tree.map(lambda x: x[0], packed), place)
+        found.append(on_host(score(own.state().params, batch)))
+    assert_close(*found, tolerance=1e-5)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "sizes"),
     [
