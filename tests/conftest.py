@@ -27,6 +27,8 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 from jax._src import compiler  # noqa: E402
 
+from tests.fast_programs import OLD_EMITTER  # noqa: E402
+
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # On a loaded machine single examples are slow.
@@ -34,9 +36,6 @@ hypothesis.settings.register_profile(
     "unhurried", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("unhurried")
-
-# Compiler option for XLA's old loop emitter, which JAX 0.11 no longer has.
-OLD_EMITTER = {"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < (0, 11) else {}
 
 # Slow folders, which run first so that all worker processes are busy until the end.
 HEAVY = (

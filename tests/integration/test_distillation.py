@@ -17,6 +17,7 @@ from agentgym_jax.models.token_logprobs import token_logprobs
 from agentgym_jax.models.weights import save_hf
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.text.tokenizer import byte_tokenizer
+from tests import fast_programs
 from tests.builders import decoder_config
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -39,7 +40,7 @@ def run(folder, teacher):
     return subprocess.run(
         [str(part) for part in command],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": paths, "XLA_FLAGS": ""},  # one device
+        env={**os.environ, "PYTHONPATH": paths, **fast_programs.variables()},  # one device
         capture_output=True,
         text=True,
         timeout=600,

@@ -17,6 +17,7 @@ from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import save_hf
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.text.tokenizer import byte_tokenizer
+from tests import fast_programs
 from tests.builders import decoder_config
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -47,8 +48,9 @@ def base(tmp_path_factory):
 def runs(tmp_path_factory, base):
     folder = tmp_path_factory.mktemp("runs")
     command = [sys.executable, "-m", "tests.integration.lora_jobs", str(folder), str(base)]
-    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests/integration'}", "XLA_FLAGS": ""}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=900)
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests/integration'}"}
+    env |= fast_programs.variables()
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
 

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from agentgym_jax.telemetry.metrics import METRICS, covers
+from tests import fast_programs
 
 pytestmark = pytest.mark.slow  # runs every job
 HERE = pathlib.Path(__file__).parent
@@ -23,8 +24,7 @@ NOT_METRICS = {"step", "time"}
 def emitted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("jobs")
     paths = [ROOT, ROOT / "envs", HERE]
-    changes = {"PYTHONPATH": os.pathsep.join(map(str, paths)), "XLA_FLAGS": ""}
-    changes["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+    changes = {"PYTHONPATH": os.pathsep.join(map(str, paths)), **fast_programs.variables()}
     command = [sys.executable, str(HERE / "all_jobs.py"), str(folder)]
     done = subprocess.run(command, env=os.environ | changes, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]

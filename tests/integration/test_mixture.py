@@ -6,10 +6,10 @@ import pathlib
 import subprocess
 import sys
 
-import jax
 import pytest
 
 from agentgym_jax.run_folder import RunFolder
+from tests import fast_programs
 
 ROOT = pathlib.Path(__file__).parents[2]
 OVERRIDES = {
@@ -39,9 +39,7 @@ def workdir(tmp_path_factory):
     command = [sys.executable, "-m", "agentgym_jax.train", "--compilation_cache="]
     command += [f"--config={ROOT / 'configs/rl/mixture.py'}:smoke", f"--workdir={workdir}"]
     command += [f"--config.{key}={value}" for key, value in OVERRIDES.items()]
-    changes = {"PYTHONPATH": str(ROOT), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-    is_old = jax.__version_info__ < (0, 11)  # later versions do not know the flag
-    changes["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false" if is_old else ""
+    changes = {"PYTHONPATH": str(ROOT), **fast_programs.variables()}
     done = subprocess.run(
         command, env=os.environ | changes, cwd=ROOT, capture_output=True, text=True
     )

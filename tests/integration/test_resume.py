@@ -21,6 +21,7 @@ from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.sources import resolve
 from agentgym_jax.run_folder import RunFolder
+from tests import fast_programs
 from tests.integration import tiny
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -44,7 +45,7 @@ def command(workdir, cache, *overrides):
 
 
 def environment():
-    return {**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": ""}
+    return {**os.environ, "PYTHONPATH": str(ROOT), **fast_programs.variables()}
 
 
 def train(workdir, cache, *overrides):

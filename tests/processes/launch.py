@@ -7,6 +7,8 @@ import socket
 import subprocess
 import sys
 
+from tests import fast_programs
+
 ROOT = pathlib.Path(__file__).parents[2]
 LIMIT_S = 1200.0  # only ends runs that hang
 
@@ -30,7 +32,7 @@ def started(command, count, *, devices, folder, variables=lambda i: {}):
         "PYTHONPATH": os.pathsep.join(
             str(ROOT / path) for path in ("", "envs", "tests/integration")
         ),
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices // count}",
+        **fast_programs.variables(f"--xla_force_host_platform_device_count={devices // count}"),
     }
     folder.mkdir(parents=True, exist_ok=True)
     port, running = free_port(), []
