@@ -97,7 +97,7 @@ def test_the_page_shows_leakage_and_evaluation_settings(tmp_path):
         tmp_path / "b", GOOD, samples=2, solving=[0], lists=MANIFESTS | {"maze": trained}, mode="x"
     )
     text = results.write([tmp_path / "a", tmp_path / "b"], tmp_path / "r.md", 1, with_plots=False)
-    assert "- tiny: 4 evaluated tasks are of the manifest's training split; what this" in text
+    assert "- tiny: 4 evaluated tasks are of the manifest's training split; the training of" in text
     assert "success without leaked items: 44.4 % of 9 tasks" in text
     assert "- a|b:" not in text and "a\\|b" in text
     assert "Evaluated under other conditions: mode: sampled before, x after." in text
