@@ -22,7 +22,7 @@ from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
-STEPS = 10
+STEPS = 7
 OVERRIDES = (f"--config.total_steps={STEPS}", "--config.evaluation.every=4")
 STALE = (*OVERRIDES, "--config.rollout.max_off_policy_steps=1", "--config.mesh.tensor=2")
 
