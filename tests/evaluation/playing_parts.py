@@ -47,6 +47,8 @@ def maze(
             {"maze": client},
             workers=workers,
             max_idle_sessions=8,
+            backoff_s=0.01,
+            backoff_max_s=0.05,
             breaker_patience_s=patience_s,
         ) as pool:
             preamble = ({"role": "system", "content": "Walk."},)

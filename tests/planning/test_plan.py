@@ -10,7 +10,7 @@ import pytest
 from agentgym_jax.jobs.config.sections import ConfigError, plain
 from agentgym_jax.jobs.rl.config import parse
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.planning import topology
+from agentgym_jax.planning import search, topology
 from agentgym_jax.planning.programs import get_decoder_config, make_programs
 from agentgym_jax.planning.report import GIB, format_plan, make_plan
 from agentgym_jax.planning.search import search_plan
@@ -46,7 +46,7 @@ def settings(**rollout):
 
 
 @pytest.fixture(scope="module")
-def plan():
+def plan(compiled_fastest):
     return make_plan(settings(), MESH, here())
 
 
@@ -64,7 +64,7 @@ def test_weights_and_moments_have_the_bytes_of_the_model(plan):
     assert 2 * weights <= plan.residents["moments"] <= 2 * weights + 64
 
 
-def test_flops_of_an_update_are_three_times_those_of_a_score():
+def test_flops_of_an_update_are_three_times_those_of_a_score(compiled_fastest):
     with_score = plain(bandit.get_config("smoke"))
     with_score["algorithm"]["old_logprobs_from"] = "learner"
     made = make_plan(parse(with_score), MESH, here())
@@ -74,8 +74,8 @@ def test_flops_of_an_update_are_three_times_those_of_a_score():
     assert 2.5 < ratio < 3.5
 
 
-def test_a_plan_that_does_not_fit_names_the_largest_part():
-    made = make_plan(settings(), MESH, here(memory=1e5))
+def test_a_plan_that_does_not_fit_names_the_largest_part(plan):
+    made = dataclasses.replace(plan, topology=here(memory=1e5))
     assert not made.fits
     assert made.verdict().startswith("does not fit: ")
     assert any(name in made.verdict() for name in (*made.residents, made.largest.name))
@@ -89,8 +89,16 @@ def test_the_numbers_are_plain_json_and_the_text_names_every_program(plan):
     assert "fits: " in text
 
 
-def test_a_search_returns_the_fastest_candidate_that_fits():
-    lines = []
+def test_a_search_returns_the_fastest_candidate_that_fits(compiled_fastest, monkeypatch):
+    lines, made = [], {}
+
+    def compile_once(settings, mesh, topology):
+        rows = settings.learner.micro_rows
+        if rows not in made:
+            made[rows] = make_plan(settings, mesh, topology)
+        return dataclasses.replace(made[rows], topology=topology)
+
+    monkeypatch.setattr(search, "make_plan", compile_once)
     best, values = search_plan(settings(), here(), lines.append)
     mesh = {"data": 1, "fsdp": 1, "tensor": 1, "decode_tensor": 1}
     assert values == mesh | {"micro_rows": best.micro_rows}
