@@ -108,7 +108,9 @@ class TurnAdjuster:
             adjustment.mask[index] = self._matcher.allowed()
 
 
-def join(adjusters: Mapping[int, TurnAdjuster], rows: RowState, vocab_size: int) -> Adjustment:
+def make_adjustment(
+    adjusters: Mapping[int, TurnAdjuster], rows: RowState, vocab_size: int
+) -> Adjustment:
     """Returns the changes of a call, given those of its rows by their index in the call.
 
     Rows whose tokens change their logits get a budget of one token.

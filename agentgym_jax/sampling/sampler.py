@@ -19,7 +19,7 @@ from agentgym_jax.models.hybrid import HybridCache, create_cache
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling import decode, prefill
-from agentgym_jax.sampling.adjusting import CallOrder, TurnAdjuster, join
+from agentgym_jax.sampling.adjusting import CallOrder, TurnAdjuster, make_adjustment
 from agentgym_jax.sampling.logits import Adjustment
 from agentgym_jax.sampling.options import (
     SampledTurn,
@@ -391,7 +391,9 @@ class Sampler:
         """Returns the changes of the logits in a call; None without any."""
         found = [(index, self._open[row].adjuster) for row, index in members]
         adjusters = {index: adjuster for index, adjuster in found if adjuster is not None}
-        return join(adjusters, state, self.policy.config.vocab_size) if adjusters else None
+        if not adjusters:
+            return None
+        return make_adjustment(adjusters, state, self.policy.config.vocab_size)
 
     def _decode(
         self,

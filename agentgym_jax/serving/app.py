@@ -23,7 +23,7 @@ from agentgym_jax.serving.responses_api import ResponsesApi, ResponsesRequest
 from agentgym_jax.serving.service import Backend, Service
 
 _EPISODE = "/episodes/{episode}"  # prefix of the routes of one episode
-# Bodies of the routes; all but the episodes' have the same ones.
+# Kinds of the bodies by route.
 _KINDS = {
     "/v1/chat/completions": wire.ChatRequest,
     "/v1/completions": wire.CompletionRequest,
@@ -43,12 +43,12 @@ def make_app(backend: Backend, *, token: str = "", routes: Sequence[Route] = ())
     served = _Served(service)
     messages, responses = MessagesApi(service), ResponsesApi(service)
     handlers = {
-        "/v1/chat/completions": served.chat,
-        "/v1/completions": served.complete,
-        "/v1/messages": messages.create,
-        "/v1/messages/count_tokens": messages.count,
-        "/v1/responses": responses.create,
-        "/inference/v1/generate": served.generate,
+        wire.ChatRequest: served.chat,
+        wire.CompletionRequest: served.complete,
+        MessagesRequest: messages.create,
+        CountRequest: messages.count,
+        ResponsesRequest: responses.create,
+        wire.GenerateRequest: served.generate,
     }
     own = [
         Route("/health", served.health),
@@ -60,7 +60,10 @@ def make_app(backend: Backend, *, token: str = "", routes: Sequence[Route] = ())
             Route(f"{prefix}/v1/models", served.models),
             Route(f"{prefix}/v1/models/{{name:path}}", served.model),
         ]
-        own += [Route(f"{prefix}{path}", f, methods=["POST"]) for path, f in handlers.items()]
+        own += [
+            Route(f"{prefix}{path}", handlers[kind], methods=["POST"])
+            for path, kind in _KINDS.items()
+        ]
     served_routes = [*own, *routes]
     app = Starlette(routes=served_routes, exception_handlers=HANDLERS)
     app.state.body_bytes = 0  # of the bodies that are being read

@@ -309,12 +309,12 @@ class Conversations:
             "max_turn_tokens": sampling.max_tokens,
         }
         names = {"max_turn_tokens": "max_tokens"}
-        return dataclasses.replace(self._defaults, **_check(SamplingOptions, given, names))
+        return dataclasses.replace(self._defaults, **_valid(SamplingOptions, given, names))
 
     def _changes(self, sampling: Sampling) -> Changes | None:
         """Returns the changes of the logits of a request; None if nothing is changed."""
         names = [field.name for field in dataclasses.fields(LogitOptions)]
-        given = _check(LogitOptions, {name: getattr(sampling, name) for name in names})
+        given = _valid(LogitOptions, {name: getattr(sampling, name) for name in names})
         self._check_ids(given.get("logit_bias", ()), "logit_bias")
         options = LogitOptions(**given)
         if sampling.constraint is not None:
@@ -398,7 +398,7 @@ class Conversations:
             self.sequences.pop(sequence, None)
 
 
-def _check(
+def _valid(
     kind: type, given: Mapping[str, Any], names: Mapping[str, str] = types.MappingProxyType({})
 ) -> dict[str, Any]:
     """Returns those values of a class of options that are not None.

@@ -1,4 +1,4 @@
-r"""Prints the results of gpu.sh as the tables of docs/results.md.
+r"""Prints the results of gpu.sh as Markdown tables.
 
 python experiments/benchmarks/report.py FOLDER/gpu.jsonl
 """
