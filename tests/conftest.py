@@ -1,8 +1,11 @@
 """Sets up eight fake CPU devices and strict JAX settings before anything imports JAX."""
 
+import atexit
 import os
 import pathlib
+import shutil
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -21,6 +24,12 @@ os.environ["XLA_FLAGS"] = " ".join(
     [os.environ.get("XLA_FLAGS", ""), "--xla_force_host_platform_device_count=8"]
 ).strip()
 os.environ["HF_HUB_OFFLINE"] = "1"
+
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    # All processes of the tests share compiled programs, because many of them compile the same ones.
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = _PROGRAMS = tempfile.mkdtemp(prefix="xla-")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    atexit.register(shutil.rmtree, _PROGRAMS, ignore_errors=True)
 
 import hypothesis  # noqa: E402
 import jax  # noqa: E402

@@ -35,15 +35,6 @@ HERE = {"mesh.data": -1, "env_server.transport": "inprocess"}
 TEXTCRAFT = "configs/eval/textcraft.py:limit=1"
 
 
-@pytest.fixture(autouse=True, scope="module")
-def without_a_cache():
-    """Leaves the user's folder of compiled programs alone."""
-    before = jax.config.values["jax_enable_compilation_cache"]
-    jax.config.update("jax_enable_compilation_cache", False)
-    yield
-    jax.config.update("jax_enable_compilation_cache", before)
-
-
 def test_the_package_offers_exactly_the_names_of_its_api():
     assert agentgym_jax.__all__ == api.__all__ == sorted(api.__all__, key=_case_first)
     assert all(getattr(agentgym_jax, name) is getattr(api, name) for name in api.__all__)

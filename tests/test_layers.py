@@ -1,10 +1,9 @@
 """The import levels of docs/design.md, read from the source without importing it."""
 
 import ast
+import functools
 import pathlib
 import sys
-
-import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 TRAINING = ROOT / "agentgym_jax"
@@ -120,10 +119,12 @@ class _WithoutTypeChecking(ast.NodeTransformer):
         return None if is_for_types else self.generic_visit(node)
 
 
-def imports(path, known):
+@functools.cache
+def imports(path):
+    """Returns each import statement of a file with the name of a module that it loads."""
     tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
     tree = _WithoutTypeChecking().visit(tree)
-    return [(node, name) for node in ast.walk(tree) for name in imported(node, known)]
+    return [(node, name) for node in ast.walk(tree) for name in imported(node, KNOWN)]
 
 
 def within(name, package):
@@ -133,10 +134,6 @@ def within(name, package):
 FILES = sources(TRAINING) + sources(ENVIRONMENTS)
 KNOWN = {module_name(path) for path in FILES}
 TRAINING_FILES = [p for p in sources(TRAINING) if module_name(p) != "agentgym_jax"]
-
-
-def ids(paths):
-    return [module_name(p) for p in paths]
 
 
 def part(name):
@@ -150,62 +147,70 @@ def level(name):
     return next((LEVELS[prefix] for prefix in prefixes if prefix in LEVELS), None)
 
 
-@pytest.mark.parametrize("path", TRAINING_FILES, ids=ids(TRAINING_FILES))
-def test_every_module_has_a_level_and_imports_nothing_from_higher_levels(path):
-    name = module_name(path)
-    own = level(name)
-    assert own is not None, f"give {name} a level in docs/design.md and in this table"
-    for node, target in imports(path, KNOWN):
-        if within(target, "agentgym_jax") and target != "agentgym_jax":
-            other = level(target)
-            assert other is not None, f"{path}:{node.lineno} imports unknown {target}"
-            assert other <= own, (
-                f"{path}:{node.lineno}: level {own} imports {target}, level {other}"
-            )
+def targets(paths):
+    """Returns the importing module, the place and the imported module of each import of files."""
+    return [
+        (module_name(path), f"{path}:{node.lineno}: {target}", target)
+        for path in paths
+        for node, target in imports(path)
+    ]
 
 
-@pytest.mark.parametrize("path", TRAINING_FILES, ids=ids(TRAINING_FILES))
-def test_training_imports_only_the_protocol_of_the_environments(path):
-    allowed = {"agentgym_envs.base.protocol", "agentgym_envs.base.extras"} | CALLERS.get(
-        module_name(path), set()
-    )
-    for node, target in imports(path, KNOWN):
-        if within(target, "agentgym_envs"):
-            assert target in allowed, f"{path}:{node.lineno}: {target}"
+def test_every_module_has_a_level():
+    unknown = [name for name in map(module_name, TRAINING_FILES) if level(name) is None]
+    assert not unknown, "give them levels in docs/design.md and in this table"
 
 
-@pytest.mark.parametrize("path", TRAINING_FILES, ids=ids(TRAINING_FILES))
-def test_restricted_packages_import_only_allowed_packages(path):
-    top = part(module_name(path))
-    for node, target in imports(path, KNOWN):
-        where = f"{path}:{node.lineno}: {target}"
+def test_no_module_imports_from_higher_levels():
+    wrong = [
+        f"{where}: level {level(name)} imports level {level(target)}"
+        for name, where, target in targets(TRAINING_FILES)
+        if target.startswith("agentgym_jax.") and not (level(target) or 99) <= (level(name) or 0)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_training_imports_only_the_protocol_of_the_environments():
+    allowed = {"agentgym_envs.base.protocol", "agentgym_envs.base.extras"}
+    wrong = [
+        where
+        for name, where, target in targets(TRAINING_FILES)
+        if within(target, "agentgym_envs") and target not in allowed | CALLERS.get(name, set())
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_restricted_packages_import_only_allowed_packages():
+    def is_allowed(top, target):
         root = target.split(".")[0]
-        if top in ONLY:
-            standard = root not in ("jax", "chex", "agentgym_jax") and root in STANDARD
-            assert standard or any(within(target, package) for package in ONLY[top]), where
-        if top in FORBIDDEN:
-            assert not any(within(target, package) for package in FORBIDDEN[top]), where
+        is_standard = root not in ("jax", "chex", "agentgym_jax") and root in STANDARD
+        is_listed = any(within(target, package) for package in ONLY.get(top, ()))
+        is_forbidden = any(within(target, package) for package in FORBIDDEN.get(top, ()))
+        return not is_forbidden and (top not in ONLY or is_standard or is_listed)
+
+    found = targets(TRAINING_FILES)
+    wrong = [where for name, where, target in found if not is_allowed(part(name), target)]
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("path", sources(ENVIRONMENTS), ids=ids(sources(ENVIRONMENTS)))
-def test_environments_import_neither_jax_nor_training_code(path):
-    banned = BANNED_IN_ENVIRONMENTS
-    if module_name(path) in MAY_USE_JAX:
-        banned = banned - {"jax", "jaxlib"}
-    for node, target in imports(path, KNOWN):
-        assert target.split(".")[0] not in banned, f"{path}:{node.lineno}: {target}"
+def test_environments_import_neither_jax_nor_training_code():
+    wrong = [
+        where
+        for name, where, target in targets(sources(ENVIRONMENTS))
+        if target.split(".")[0] in BANNED_IN_ENVIRONMENTS
+        and not (name in MAY_USE_JAX and target.split(".")[0] in ("jax", "jaxlib"))
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_other_modules_do_not_import_the_modules_with_jax():
-    for path in FILES:
-        if module_name(path) not in MAY_USE_JAX:
-            for node, target in imports(path, KNOWN):
-                assert target not in MAY_USE_JAX, f"{path}:{node.lineno}: {target}"
+    for name, where, target in targets(FILES):
+        assert name in MAY_USE_JAX or target not in MAY_USE_JAX, where
 
 
 def test_the_shared_protocol_needs_only_the_standard_library():
     path = ENVIRONMENTS / "agentgym_envs" / "base" / "protocol.py"
-    for node, target in imports(path, KNOWN):
+    for node, target in imports(path):
         assert target.split(".")[0] in STANDARD, f"{path}:{node.lineno}: {target}"
 
 
@@ -225,18 +230,23 @@ def test_every_listed_module_with_late_imports_exists():
     assert LATE_IMPORTS.keys() <= {module_name(path) for path in FILES}
 
 
-@pytest.mark.parametrize("path", FILES, ids=ids(FILES))
-def test_imports_are_absolute_and_at_the_top_of_the_module(path):
+def late_or_relative(path):
+    """Returns the places of a file's relative imports and of its imports inside functions."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    for function in ast.walk(tree):
-        is_function = isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        if is_function and module_name(path) not in LATE_IMPORTS:
-            for node in ast.walk(function):
-                for target in imported(node, KNOWN):
-                    own = target.split(".")[0] in OURS
-                    assert not own, f"{path}:{node.lineno}: {target} imported inside a function"
-    relative = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.level]
-    assert not relative, f"{path}:{relative[0].lineno}: relative import"
+    functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    for function in (node for node in ast.walk(tree) if isinstance(node, functions)):
+        for node in ast.walk(function):
+            ours = [name for name in imported(node, KNOWN) if name.split(".")[0] in OURS]
+            if ours and module_name(path) not in LATE_IMPORTS:
+                yield f"{path}:{node.lineno}: {ours[0]} imported inside a function"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            yield f"{path}:{node.lineno}: relative import"
+
+
+def test_imports_are_absolute_and_at_the_top_of_the_module():
+    wrong = [place for path in FILES for place in late_or_relative(path)]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_there_are_no_import_cycles():
@@ -244,7 +254,7 @@ def test_there_are_no_import_cycles():
     for path in FILES:
         name = module_name(path)
         # The __init__ of a package runs first, but its imports are ignored here.
-        graph[name] = {t for _, t in imports(path, KNOWN) if t in KNOWN and t != name}
+        graph[name] = {t for _, t in imports(path) if t in KNOWN and t != name}
     done, open_path = set(), []
 
     def visit(name):

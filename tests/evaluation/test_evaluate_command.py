@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 def evaluate(workdir, model, *arguments):
     command = [sys.executable, "-m", "agentgym_jax.evaluate", f"--workdir={workdir}"]
-    command += [f"--model={model}", "--compilation_cache=", *arguments]
+    command += [f"--model={model}", *arguments]
     environment = os.environ | {"JAX_PLATFORMS": "cpu"}
     return subprocess.run(
         [*command, "--config.env_server.transport=inprocess"],
@@ -78,7 +78,7 @@ def silent_endpoint():
 def test_sigterm_ends_an_evaluation_whose_endpoint_never_answers(tmp_path):
     with silent_endpoint() as (url, asked):
         command = [sys.executable, "-m", "agentgym_jax.evaluate", f"--workdir={tmp_path / 'e'}"]
-        command += [f"--model={url}", "--compilation_cache=", SUITE, "--environments=textcraft"]
+        command += [f"--model={url}", SUITE, "--environments=textcraft"]
         process = subprocess.Popen(
             [
                 *command,

@@ -32,7 +32,6 @@ def main(argv):
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("workdir", type=pathlib.Path)
-    parser.add_argument("cache")
     parser.add_argument("kinds", help="of the kills, comma-separated numbers into KINDS")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=runs.STEPS)
@@ -63,8 +62,6 @@ def _start(args):
     child = os.fork()
     if child:
         return child
-    jax.config.update("jax_compilation_cache_dir", args.cache)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_disable_most_optimizations", True)
     job.build_layouts = lambda mesh, **_: (None, None)
     logging.set_verbosity(logging.ERROR)

@@ -15,9 +15,9 @@ KILLS = [sys.executable, "-m", "tests.faults.kills"]
 
 
 @pytest.mark.slow
-def test_a_killed_or_stopped_run_ends_like_an_undisturbed_one(url, cache, undisturbed, tmp_path):
+def test_a_killed_or_stopped_run_ends_like_an_undisturbed_one(url, undisturbed, tmp_path):
     done = subprocess.run(
-        [*KILLS, url, str(tmp_path / "run"), cache, "2,1", "--unfinished"],
+        [*KILLS, url, str(tmp_path / "run"), "2,1", "--unfinished"],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

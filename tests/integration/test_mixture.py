@@ -1,17 +1,15 @@
 """One policy that trains on two environments in one run, each with a horizon and a weight."""
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
+from agentgym_jax.jobs import job
+from agentgym_jax.jobs.config.sections import plain
+from agentgym_jax.jobs.train import run_job
 from agentgym_jax.run_folder import RunFolder
-from tests import fast_programs
+from configs.rl import mixture
 
-ROOT = pathlib.Path(__file__).parents[2]
 OVERRIDES = {
     "environments.babyai.weight": 3,
     # The instructions are short, so prompts are short and fit into short rows.
@@ -20,7 +18,7 @@ OVERRIDES = {
     "model.architecture.num_layers": 1,
     "rollout.max_parse_errors": 9,  # so that only the turn limit ends the episodes
     "sampler.rows": 8,
-    "sampler.buckets": "((256, 8),)",
+    "sampler.buckets": ((256, 8),),
     "sampling.max_tokens": 2048,
     "sampler.cache_length": 2048,
     "learner.row_length": 2048,
@@ -29,21 +27,19 @@ OVERRIDES = {
     "learner.micro_rows": 4,
     "algorithm.kl_coef": 0.0,
     "evaluation.at_start": False,
+    "env_server.transport": "inprocess",
 }
 
 
 @pytest.fixture(scope="module")
-def workdir(tmp_path_factory):
-    """Runs two steps with fast compilation; returns the run folder."""
+def workdir(tmp_path_factory, compiled_fastest):
+    """Runs two steps on one of the test session's eight devices; returns the run folder."""
     workdir = tmp_path_factory.mktemp("mixture") / "run"
-    command = [sys.executable, "-m", "agentgym_jax.train", "--compilation_cache="]
-    command += [f"--config={ROOT / 'configs/rl/mixture.py'}:smoke", f"--workdir={workdir}"]
-    command += [f"--config.{key}={value}" for key, value in OVERRIDES.items()]
-    changes = {"PYTHONPATH": str(ROOT), **fast_programs.variables()}
-    done = subprocess.run(
-        command, env=os.environ | changes, cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    config = mixture.get_config("smoke")
+    config.update_from_flattened_dict(OVERRIDES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "build_layouts", lambda mesh, **_: (None, None))
+        run_job(plain(config), str(workdir))
     return workdir
 
 

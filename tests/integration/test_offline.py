@@ -6,7 +6,6 @@ import pathlib
 import jax
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 from agentgym_jax.jobs import agentevol, dpo, job
 from agentgym_jax.jobs.agentevol import open_agentevol
@@ -32,27 +31,14 @@ class Crash(Exception):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def fast(tmp_path_factory):
-    """Compiles each program once for all runs, without most XLA optimisations."""
-    options = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("xla")),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_disable_most_optimizations": True,
-    }
-    before = {name: jax.config.values[name] for name in options}
-    for name, value in options.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()  # otherwise JAX would keep using its first cache folder
+def setup(compiled_fast):
+    """Makes the environments importable, also for the process that records demonstrations."""
     with pytest.MonkeyPatch.context() as patch:
-        # makes the environments importable for the process that records demonstrations
         patch.setenv("PYTHONPATH", str(HERE))
         patch.syspath_prepend(str(HERE))
         # The runs use one of the test session's eight devices.
         patch.setattr(job, "build_layouts", lambda mesh, **_: (None, None))
         yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
 
 
 def run_agentevol(config, workdir):
@@ -159,6 +145,7 @@ def test_two_rounds_explore_select_and_fit_again(evolved):
     assert logged[2]["sft/loss"] == pytest.approx(logged[0]["sft/loss"], abs=0.05)
 
 
+@pytest.mark.slow
 def test_explored_episodes_have_the_ids_of_their_tasks(evolved):
     """Checks that the ids name the environment; AgentGym writes `webshop_N` for every task."""
     for step in (2, 4):

@@ -33,7 +33,7 @@ def port():
 @pytest.mark.slow
 def test_a_run_trains_on_an_environment_of_the_package_openenv(port, tmp_path):
     workdir = tmp_path / "run"
-    command = [sys.executable, "-m", "agentgym_jax.train", "--compilation_cache="]
+    command = [sys.executable, "-m", "agentgym_jax.train"]
     command += [f"--config={HERE / 'openenv_config.py'}:{port}", f"--workdir={workdir}"]
     changes = {
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "envs")]),

@@ -29,18 +29,9 @@ STEPS = 4
 BOUNDARY = 2
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    """Returns the folder of compiled programs.
-
-    The runs of this module share the folder, so that all of them use the same programs.
-    """
-    return tmp_path_factory.mktemp("xla")
-
-
-def command(workdir, cache, *overrides):
+def command(workdir, *overrides):
     config = pathlib.Path(__file__).with_name("tiny.py")
-    flags = [f"--config={config}", f"--workdir={workdir}", f"--compilation_cache={cache}"]
+    flags = [f"--config={config}", f"--workdir={workdir}"]
     return [sys.executable, "-m", "agentgym_jax.train", "--noplots_at_end", *flags, *overrides]
 
 
@@ -48,9 +39,9 @@ def environment():
     return {**os.environ, "PYTHONPATH": str(ROOT), **fast_programs.variables()}
 
 
-def train(workdir, cache, *overrides):
+def train(workdir, *overrides):
     done = subprocess.run(
-        command(workdir, cache, *overrides),
+        command(workdir, *overrides),
         env=environment(),
         cwd=ROOT,
         capture_output=True,
@@ -117,9 +108,9 @@ def assert_same_run(workdir, reference):
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory, cache):
+def uninterrupted(tmp_path_factory):
     workdir = tmp_path_factory.mktemp("uninterrupted") / "run"
-    train(workdir, cache)
+    train(workdir)
     lines = (workdir / "metrics.jsonl").read_text().splitlines()
     assert all(json.loads(line)["policy/update_norm"] > 0 for line in lines)
     return workdir
@@ -131,12 +122,12 @@ def uninterrupted(tmp_path_factory, cache):
     [(1, 1), (BOUNDARY, 1), (1, 100)],
     ids=["after the first step", "at a stage boundary", "before the first checkpoint"],
 )
-def test_killing_and_resuming_does_not_change_a_run(tmp_path, cache, uninterrupted, step, every):
+def test_killing_and_resuming_does_not_change_a_run(tmp_path, uninterrupted, step, every):
     workdir = tmp_path / "run"
     overrides = (f"--config.checkpoint.every={every}",)
     with open(tmp_path / "log", "w") as log:
         process = subprocess.Popen(
-            command(workdir, cache, *overrides), env=environment(), cwd=ROOT, stdout=log, stderr=log
+            command(workdir, *overrides), env=environment(), cwd=ROOT, stdout=log, stderr=log
         )
         deadline = time.monotonic() + 200
         metrics = workdir / "metrics.jsonl"
@@ -146,14 +137,14 @@ def test_killing_and_resuming_does_not_change_a_run(tmp_path, cache, uninterrupt
             time.sleep(0.005)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    train(workdir, cache, *overrides)
+    train(workdir, *overrides)
     assert_same_run(workdir, uninterrupted)
 
 
-def stop_after(step, workdir, cache, *overrides, number=signal.SIGTERM):
+def stop_after(step, workdir, *overrides, number=signal.SIGTERM):
     """Starts a run; sends a stop signal when the line of a step is written."""
     process = subprocess.Popen(
-        command(workdir, cache, *overrides),
+        command(workdir, *overrides),
         env=environment(),
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
@@ -169,18 +160,18 @@ def stop_after(step, workdir, cache, *overrides, number=signal.SIGTERM):
     _, stderr = process.communicate()
     assert process.returncode == 128 + number, stderr[-3000:]
     resume = stderr.strip().splitlines()[-1].split("; to resume: ")[1]
-    assert shlex.split(resume) == ["python", *command(workdir, cache, *overrides)[1:]]
+    assert shlex.split(resume) == ["python", *command(workdir, *overrides)[1:]]
 
 
 @pytest.mark.slow
-def test_a_run_stopped_by_a_signal_resumes_to_the_same_result(tmp_path, cache, uninterrupted):
+def test_a_run_stopped_by_a_signal_resumes_to_the_same_result(tmp_path, uninterrupted):
     workdir = tmp_path / "run"
     overrides = ("--config.checkpoint.every=100", "--config.evaluation.at_start=True")
     # Step 0 is evaluated but nothing is learned yet, so the stop writes no checkpoint.
-    stop_after(1, workdir, cache, *overrides, number=signal.SIGINT)
+    stop_after(1, workdir, *overrides, number=signal.SIGINT)
     assert not list((workdir / "checkpoints").iterdir())
-    stop_after(1 + BOUNDARY, workdir, cache, *overrides)
-    train(workdir, cache, *overrides)
+    stop_after(1 + BOUNDARY, workdir, *overrides)
+    train(workdir, *overrides)
     assert_same_run(workdir, uninterrupted)
 
 
@@ -197,9 +188,9 @@ AHEAD = (
 
 
 @pytest.mark.slow
-def test_a_stop_during_a_background_rollout_does_not_change_the_result(tmp_path, cache):
+def test_a_stop_during_a_background_rollout_does_not_change_the_result(tmp_path):
     reference, workdir = tmp_path / "reference", tmp_path / "run"
-    train(reference, cache, *AHEAD)
+    train(reference, *AHEAD)
     lines = [json.loads(x) for x in (reference / "metrics.jsonl").read_text().splitlines()]
     assert [x["policy/off_policy_steps"] for x in lines] == [0, 1, 1, 1]
     for step in range(1, STEPS + 1):
@@ -210,18 +201,18 @@ def test_a_stop_during_a_background_rollout_does_not_change_the_result(tmp_path,
         assert len(records) == 16 * lines[step - 1]["rollout/rounds"]
     assert max(x["rollout/rounds"] for x in lines) > 1
     assert max(x["policy/stale_gap_mean"] for x in lines[1:]) > lines[0]["policy/logprob_gap_mean"]
-    stop_after(1, workdir, cache, *AHEAD, "--config.checkpoint.every=100")
-    train(workdir, cache, *AHEAD, "--config.checkpoint.every=100")
+    stop_after(1, workdir, *AHEAD, "--config.checkpoint.every=100")
+    train(workdir, *AHEAD, "--config.checkpoint.every=100")
     assert_same_run(workdir, reference)
 
 
-def test_another_config_in_the_same_run_folder_is_refused(cache, tmp_path):
+def test_another_config_in_the_same_run_folder_is_refused(tmp_path):
     folder = RunFolder(tmp_path)
     folder.start(plain(tiny.get_config()), devices=[], adjustable=())
     folder.close()
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     done = subprocess.run(
-        command(tmp_path, cache, "--config.optimizer.learning_rate=0.1"),
+        command(tmp_path, "--config.optimizer.learning_rate=0.1"),
         env=environment(),
         cwd=ROOT,
         capture_output=True,
@@ -236,7 +227,7 @@ def test_another_config_in_the_same_run_folder_is_refused(cache, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_with_environments_in_process_equals_one_with_servers(tmp_path, cache, uninterrupted):
+def test_a_run_with_environments_in_process_equals_one_with_servers(tmp_path, uninterrupted):
     workdir = tmp_path / "run"
-    train(workdir, cache, "--config.env_server.transport=inprocess")
+    train(workdir, "--config.env_server.transport=inprocess")
     assert_same_run(workdir, uninterrupted)

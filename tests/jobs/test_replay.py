@@ -24,8 +24,9 @@ from agentgym_jax.jobs.replay.episodes import ReplayError, find_episode
 from agentgym_jax.jobs.train import run_job
 from agentgym_jax.rollout.continuation import RecordDiffersError
 from agentgym_jax.run_folder import RunFolder
-from agentgym_jax.trajectory import from_record
+from agentgym_jax.trajectory import from_record, to_record
 from configs import common
+from tests.builders import trajectory
 from tests.jobs import two_turns
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -267,7 +268,7 @@ def test_episodes_of_an_agent_program_are_refused(trained, tmp_path):
 @pytest.mark.slow
 def test_the_command_writes_both_files_and_overwrites_nothing(trained):
     command = [sys.executable, "-m", "agentgym_jax.replay", str(trained.path)]
-    command += ["--episode=step_1/0", "--every_turn", "--branches=2", "--compilation_cache="]
+    command += ["--episode=step_1/0", "--every_turn", "--branches=2"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     target = trained.path / "replays" / "step_000001_0.jsonl"
@@ -285,20 +286,19 @@ def test_the_command_writes_both_files_and_overwrites_nothing(trained):
     assert target.read_bytes() == before
 
 
-def test_another_replay_of_a_turn_gets_another_file(trained):
+def test_another_replay_of_a_turn_gets_another_file(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.write_trajectories(1, [to_record(trajectory())])
     one_turn = ReplayOptions("step_1/0", turn=1)
-    first = target_of(trained, one_turn, None, overwrite=False)
-    first.parent.mkdir(exist_ok=True)
+    first = target_of(folder, one_turn, None, overwrite=False)
+    first.parent.mkdir()
     first.touch()
-    try:
-        second = target_of(trained, one_turn, None, overwrite=False)
-        assert (first.name, second.name) == (
-            "step_000001_0_turn_1.jsonl",
-            "step_000001_0_turn_1_2.jsonl",
-        )
-        assert target_of(trained, one_turn, None, overwrite=True) == first
-    finally:
-        first.unlink()
+    second = target_of(folder, one_turn, None, overwrite=False)
+    assert (first.name, second.name) == (
+        "step_000001_0_turn_1.jsonl",
+        "step_000001_0_turn_1_2.jsonl",
+    )
+    assert target_of(folder, one_turn, None, overwrite=True) == first
 
 
 def test_the_credit_interval_is_newcombes():

@@ -15,6 +15,9 @@ from tests.builders import decoder_config, pack_sequences, token_sequences
 CONFIG = decoder_config(vocab_size=64, hidden_size=16, intermediate_size=32, qkv_bias=True)
 
 
+pytestmark = pytest.mark.usefixtures("compiled_fastest")
+
+
 class Released(Exception):
     """Raised by a sampler that is released."""
 

@@ -16,7 +16,7 @@ FSDP = dict(data=1, fsdp=8, tensor=1, decode_tensor=0)
 
 
 @pytest.fixture(scope="module")
-def settings():
+def settings(compiled_fastest):
     """Returns an RL config whose weights are larger than the activations of a decode step."""
     config = plain(bandit.get_config("smoke"))
     config["learner"] |= dict(micro_rows=8, num_row_lengths=1)

@@ -64,10 +64,10 @@ def finish(command, count, *, folder, **options):
     return statuses, [(folder / f"{i}.log").read_text() for i in range(count)]
 
 
-def train(workdir, count, *overrides, devices=4, folder=None, cache=None, by_process=None):
+def train(workdir, count, *overrides, devices=4, folder=None, by_process=None):
     """Trains `tests/integration/tiny.py`; `by_process` adds flags of single processes."""
     return finish(
-        train_command(workdir, *overrides, cache=cache, by_process=by_process),
+        train_command(workdir, *overrides, by_process=by_process),
         count,
         devices=devices,
         folder=folder or workdir.with_name(f"{workdir.name}.logs"),
@@ -77,7 +77,7 @@ def train(workdir, count, *overrides, devices=4, folder=None, cache=None, by_pro
 TINY = ROOT / "tests/integration/tiny.py"
 
 
-def train_command(workdir, *overrides, config=TINY, cache=None, by_process=None):
+def train_command(workdir, *overrides, config=TINY, by_process=None):
     """Returns the function that `started` needs, for a run on all devices."""
 
     def command(flags, i):
@@ -89,7 +89,6 @@ def train_command(workdir, *overrides, config=TINY, cache=None, by_process=None)
             f"--config={config}",
             "--config.mesh.fsdp=-1",
             f"--workdir={workdir}",
-            f"--compilation_cache={cache or ''}",
             "--noplots_at_end",
             *flags,
             *overrides,

@@ -28,19 +28,13 @@ STALE = (*OVERRIDES, "--config.rollout.max_off_policy_steps=1", "--config.mesh.t
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    """Returns the folder of compiled programs that the runs share."""
-    return tmp_path_factory.mktemp("xla")
-
-
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory, cache):
+def reference(tmp_path_factory):
     """Returns the folder of an undisturbed run of one process."""
-    return finished(tmp_path_factory.mktemp("one") / "run", 1, *OVERRIDES, cache=cache)
+    return finished(tmp_path_factory.mktemp("one") / "run", 1, *OVERRIDES)
 
 
-def finished(workdir, count, *overrides, cache):
-    statuses, outputs = launch.train(workdir, count, *overrides, cache=cache)
+def finished(workdir, count, *overrides):
+    statuses, outputs = launch.train(workdir, count, *overrides)
     assert statuses == [0] * count, outputs[0][-3000:] + outputs[-1][-3000:]
     return workdir
 
@@ -83,21 +77,19 @@ def wait_for_step(folder, step):
 
 
 @pytest.mark.parametrize(("count", "decode_tensor"), [(2, 0), (2, 2), (4, 0)])
-def test_processes_play_the_episodes_of_one_process(
-    tmp_path, reference, cache, count, decode_tensor
-):
+def test_processes_play_the_episodes_of_one_process(tmp_path, reference, count, decode_tensor):
     mesh = f"--config.mesh.decode_tensor={decode_tensor}"
-    run = finished(tmp_path / "run", count, *OVERRIDES, mesh, cache=cache)
+    run = finished(tmp_path / "run", count, *OVERRIDES, mesh)
     assert_same_run(run, reference)
     shards = {path.name for path in (run / "trajectories").glob("step_000001*")}
     assert len(shards) == count
     assert not list((run / "logs").glob(f"process_{count}")) and (run / "logs/process_1").is_dir()
 
 
-def test_processes_share_a_bucket(tmp_path, reference, cache, monkeypatch):
+def test_processes_share_a_bucket(tmp_path, reference, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))  # has the staging folders
     run = tmp_path / "bucket" / "run"
-    command = launch.train_command(f"file://{run}", *OVERRIDES, cache=cache)
+    command = launch.train_command(f"file://{run}", *OVERRIDES)
     started = launch.finish(command, 2, devices=4, folder=tmp_path / "logs")
     assert started[0] == [0, 0], started[1]
     assert_same_run(run, reference)
@@ -105,19 +97,19 @@ def test_processes_share_a_bucket(tmp_path, reference, cache, monkeypatch):
     assert len(list((tmp_path / ".cache/agentgym_jax/staging").glob("*/run"))) == 2
 
 
-def test_stale_rollouts_on_a_tensor_mesh_equal_those_of_one_process(tmp_path, cache):
-    one = finished(tmp_path / "one", 1, *STALE, cache=cache)
-    two = finished(tmp_path / "two", 2, *STALE, cache=cache)
+def test_stale_rollouts_on_a_tensor_mesh_equal_those_of_one_process(tmp_path):
+    one = finished(tmp_path / "one", 1, *STALE)
+    two = finished(tmp_path / "two", 2, *STALE)
     assert_same_run(two, one)
     assert read_metrics(two / "metrics.jsonl")[-1]["policy/off_policy_steps"] == 1.0
 
 
 @pytest.mark.parametrize(("victim", "count"), [(1, 1), (0, 4)])
 def test_a_killed_process_ends_the_others_and_any_number_resumes(
-    tmp_path, reference, cache, victim, count
+    tmp_path, reference, victim, count
 ):
     workdir = tmp_path / "run"
-    command = launch.train_command(workdir, *OVERRIDES, cache=cache)
+    command = launch.train_command(workdir, *OVERRIDES)
     with launch.started(command, 2, devices=4, folder=tmp_path / "logs") as running:
         wait_for_step(RunFolder(workdir), 3)
         running[victim].kill()
@@ -125,25 +117,25 @@ def test_a_killed_process_ends_the_others_and_any_number_resumes(
         assert other.wait(PATIENCE_S) != 0
     before = RunFolder(workdir).trajectory_steps()
     assert before and before[-1] < STEPS
-    assert_same_run(finished(workdir, count, *OVERRIDES, cache=cache), reference)
+    assert_same_run(finished(workdir, count, *OVERRIDES), reference)
 
 
-def test_a_request_to_one_process_stops_all_after_a_checkpoint(tmp_path, reference, cache):
+def test_a_request_to_one_process_stops_all_after_a_checkpoint(tmp_path, reference):
     workdir = tmp_path / "run"
-    command = launch.train_command(workdir, *OVERRIDES, cache=cache)
+    command = launch.train_command(workdir, *OVERRIDES)
     with launch.started(command, 2, devices=4, folder=tmp_path / "logs") as running:
         wait_for_step(RunFolder(workdir), 2)
         running[1].send_signal(signal.SIGTERM)
         assert [process.wait(PATIENCE_S) for process in running] == [128 + signal.SIGTERM] * 2
     with Checkpoints(workdir / "checkpoints", max_to_keep=1, read_only=True) as checkpoints:
         assert checkpoints.latest_step() == read_metrics(workdir / "metrics.jsonl")[-1]["step"]
-    assert_same_run(finished(workdir, 2, *OVERRIDES, cache=cache), reference)
+    assert_same_run(finished(workdir, 2, *OVERRIDES), reference)
 
 
-def test_processes_with_different_configs_write_nothing(tmp_path, cache):
+def test_processes_with_different_configs_write_nothing(tmp_path):
     workdir = tmp_path / "run"
     rate = {1: ["--config.optimizer.learning_rate=0.125"]}
-    statuses, outputs = launch.train(workdir, 2, cache=cache, by_process=rate)
+    statuses, outputs = launch.train(workdir, 2, by_process=rate)
     assert statuses == [1, 1]
     for output in outputs:
         assert "differ in config.optimizer.learning_rate: " in output
@@ -151,16 +143,16 @@ def test_processes_with_different_configs_write_nothing(tmp_path, cache):
     assert not workdir.exists()
 
 
-def test_processes_without_a_shared_folder_are_refused(tmp_path, cache):
+def test_processes_without_a_shared_folder_are_refused(tmp_path):
     elsewhere = {1: [f"--workdir={tmp_path / 'other'}"]}
-    statuses, outputs = launch.train(tmp_path / "run", 2, cache=cache, by_process=elsewhere)
+    statuses, outputs = launch.train(tmp_path / "run", 2, by_process=elsewhere)
     assert statuses == [1, 1]
     assert all("a file system that all processes share" in output for output in outputs)
     assert not (tmp_path / "run").exists() and not (tmp_path / "other").exists()
 
 
-def test_rows_that_the_processes_cannot_divide_are_refused(tmp_path, cache):
-    statuses, outputs = launch.train(tmp_path / "run", 4, "--config.sampler.rows=6", cache=cache)
+def test_rows_that_the_processes_cannot_divide_are_refused(tmp_path):
+    statuses, outputs = launch.train(tmp_path / "run", 4, "--config.sampler.rows=6")
     assert statuses == [1] * 4
     assert "config.sampler.rows=6 cannot be divided over 4 processes" in outputs[0]
 

@@ -21,13 +21,8 @@ def model(tmp_path_factory, policy, params, tokenizer):
 
 @pytest.fixture(scope="module")
 def loaded(compiled_fastest, model):
-    before = jax.config.values["jax_enable_compilation_cache"]
-    jax.config.update("jax_enable_compilation_cache", False)
-    try:
-        with load_policy(model, rows=4, context=128, dtype="float32") as policy:
-            yield policy
-    finally:
-        jax.config.update("jax_enable_compilation_cache", before)
+    with load_policy(model, rows=4, context=128, dtype="float32") as policy:
+        yield policy
 
 
 def test_a_greedy_answer_is_the_same_for_a_text_and_for_messages(loaded):

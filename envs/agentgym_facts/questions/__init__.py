@@ -1,6 +1,7 @@
 """Questions of the corpus; the other modules of this package generate them."""
 
 import dataclasses
+import functools
 import hashlib
 import json
 import re
@@ -69,7 +70,7 @@ class Question:
         """Id derived from the text, so that it does not depend on other questions."""
         return f"{self.kind}-{hashlib.sha256(self.text.encode()).hexdigest()[:12]}"
 
-    @property
+    @functools.cached_property
     def golden_answers(self) -> list[str]:
         """All accepted spellings of the answers, without duplicates; for a spelling with hyphens,
         also the one with spaces.
@@ -96,15 +97,21 @@ class Question:
         )
 
 
+# Whole words and the forms that replace them.
+_SHORT_FORMS = [
+    (re.compile(pattern), form)
+    for full, short in (("Mount ", "Mt "), ("Saint ", "St "), ("Fort ", "Ft "))
+    for pattern, form in ((rf"\b{full}", short), (rf"\b{short[:-1]}\.? ", full))
+]
+
+
 def _abbreviated(name: str) -> Iterator[str]:
     """Yields a name with `Mount`, `Saint` or `Fort` abbreviated, or with such an abbreviation
     written in full.
     """
-    for full, short in (("Mount ", "Mt "), ("Saint ", "St "), ("Fort ", "Ft ")):
-        if re.search(rf"\b{full}", name):
-            yield re.sub(rf"\b{full}", short, name)
-        if re.search(rf"\b{short[:-1]}\.? ", name):
-            yield re.sub(rf"\b{short[:-1]}\.? ", full, name)
+    for pattern, form in _SHORT_FORMS:
+        if pattern.search(name):
+            yield pattern.sub(form, name)
 
 
 def capped(
