@@ -35,10 +35,15 @@ def babyai():
     )
 
 
-def textcraft():
-    """Returns the entry of TextCraft: training goals that imitation has not shown."""
+def textcraft(even):
+    """Returns the entry of TextCraft: training goals that imitation has not shown.
+
+    With `even`, half of the tasks have depth 2, and a quarter each has depth 1 and 3.
+    """
+    weights = {"depth 1": 1, "depth 2": 2, "depth 3": 1, "depth 4": 0} if even else {}
     return common.environment(
         train=goals("train"),
+        weights=weights,
         eval=dict(kind="suite", subtasks=(), limit=0),
         eval_max_turns=SUITE["textcraft"].max_turns,
         horizon=dict(kind="fixed", turns=16),
@@ -48,8 +53,9 @@ def textcraft():
 def get_config(arg=None):
     """Returns the config.
 
-    Options: environment=babyai|textcraft; model (a Hugging Face directory); steps of RL; smoke (a
-    tiny random policy).
+    Options: environment=babyai|textcraft; model (a Hugging Face directory); steps of RL; warm steps
+    of imitation on TextCraft; even depths of TextCraft's goals without a curriculum; smoke (a tiny
+    random policy).
     """
     known = dict(environment=("babyai", "textcraft"))
     opt = common.parse(
@@ -58,13 +64,17 @@ def get_config(arg=None):
         environment="babyai",
         model="Qwen/Qwen2.5-0.5B-Instruct",
         steps=60,
+        warm=20,
+        even=False,
         smoke=False,
     )
     c = common.base()
     c.total_steps = opt.steps
     c.model = dict(source=opt.model, dtype="bfloat16", decode_dtype="bfloat16", remat="none")
     c.model.lora = common.lora(rank=8)
-    c.environments = {opt.environment: dict(babyai=babyai, textcraft=textcraft)[opt.environment]()}
+    c.environments = {
+        opt.environment: babyai() if opt.environment == "babyai" else textcraft(opt.even)
+    }
     c.env_server.workers = 4
     c.pool.workers = 64
     c.sampler = dict(
@@ -79,7 +89,10 @@ def get_config(arg=None):
     c.rollout.group_size = 8
     c.rollout.max_parse_errors = 8
     c.rollout.failed_turn_penalty = 0.1
-    c.rollout.curriculum = dict(kind="success_rate", candidates=4, decay=0.8, prior=4.0, floor=0.02)
+    if not opt.even:
+        c.rollout.curriculum = dict(
+            kind="success_rate", candidates=4, decay=0.8, prior=4.0, floor=0.02
+        )
     c.algorithm.advantage = dict(std_normalize=True)
     c.algorithm.loss = dict(clip_low=0.2, clip_high=0.28)
     c.algorithm.kl_coef = 0.0
@@ -98,7 +111,7 @@ def get_config(arg=None):
     if opt.environment == "textcraft":
         with c.unlocked():
             c.sft = dict(
-                steps=20,
+                steps=opt.warm,
                 rows=1,
                 micro_rows=1,
                 row_length=1536,
