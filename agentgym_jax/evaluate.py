@@ -29,9 +29,11 @@ import sys
 from absl import app, flags
 from ml_collections import config_flags
 
+from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.api import USER_ERRORS, Result, StopRequested, evaluate
+from agentgym_jax.command_setup import prepare
 from agentgym_jax.evaluation import report
-from agentgym_jax.startup import launch, prepare
+from agentgym_jax.startup import launch
 from agentgym_jax.telemetry import redact
 from agentgym_jax.telemetry.console import open_console
 
@@ -87,4 +89,4 @@ def print_scores(result: Result) -> None:
 
 
 if __name__ == "__main__":
-    launch(main, "config", "workdir", "model")
+    launch(main, "config", "workdir", "model", algorithms=ALGORITHMS)

@@ -22,12 +22,13 @@ from collections.abc import Sequence
 
 from absl import app, flags, logging
 
+from agentgym_jax.command_setup import prepare
 from agentgym_jax.learner import stored_weights
 from agentgym_jax.learner.checkpoint import CheckpointError
 from agentgym_jax.models import peft_files, sources
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import check_target, copy_tokenizer, save_hf
-from agentgym_jax.startup import launch, prepare
+from agentgym_jax.startup import launch
 from agentgym_jax.traces.files import FORMATS, export_traces
 
 DTYPES = ("bfloat16", "float32")

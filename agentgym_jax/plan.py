@@ -21,6 +21,7 @@ import jax
 from absl import app, flags
 from ml_collections import config_flags
 
+from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.jobs.config.sections import ConfigError, plain
 from agentgym_jax.jobs.rl.config import RLSettings, parse
 from agentgym_jax.planning.report import Plan, format_plan, make_plan
@@ -85,4 +86,4 @@ def _write_line(line: str) -> None:
 
 
 if __name__ == "__main__":
-    launch(main, "config", "topology")
+    launch(main, "config", "topology", algorithms=ALGORITHMS)

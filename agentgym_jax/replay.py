@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from absl import app, flags
 
 from agentgym_jax.api import USER_ERRORS
+from agentgym_jax.command_setup import prepare
 from agentgym_jax.jobs.replay.collect import (
     Replay,
     ReplayOptions,
@@ -36,7 +37,7 @@ from agentgym_jax.jobs.replay.episodes import ReplayError
 from agentgym_jax.jobs.run import StopFlag
 from agentgym_jax.rollout.continuation import RecordDiffersError
 from agentgym_jax.run_folder import disk_errors, write_atomic
-from agentgym_jax.startup import launch, prepare
+from agentgym_jax.startup import launch
 from agentgym_jax.telemetry import redact
 from agentgym_jax.telemetry.console import RunConsole, open_console
 from agentgym_jax.trajectory import Outcome

@@ -20,10 +20,11 @@ import threading
 from absl import app, flags
 
 from agentgym_jax.api import USER_ERRORS
+from agentgym_jax.command_setup import prepare
 from agentgym_jax.jobs.serving import load_model, make_backend, make_sampler
 from agentgym_jax.serving.app import make_app
 from agentgym_jax.serving.http_server import HttpServer
-from agentgym_jax.startup import launch, prepare
+from agentgym_jax.startup import launch
 from agentgym_jax.text.tool_chat import REASONING_PARSERS, TOOL_PARSERS
 from agentgym_jax.web_access import read_token
 

@@ -1,47 +1,36 @@
-"""Setup of the commands: flags that all share, and flags with errors of one line."""
+"""Start of the commands: flags that all share, and errors of one line. It needs no JAX."""
 
 import functools
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from absl import app, flags, logging
+from absl import app, flags
 
-from agentgym_jax import command_line, config_files, interrupts, process_setup
-from agentgym_jax.algorithms import ALGORITHMS
+from agentgym_jax import command_line, config_files, interrupts
 from agentgym_jax.jobs.config.sections import ConfigError, plain
 from agentgym_jax.telemetry import redact
 
 LIST = flags.DEFINE_bool("list", False, "Lists the shipped configs and the algorithms.")
 KEYS = flags.DEFINE_bool("keys", False, "Lists the keys of --config with their values.")
-CACHE = flags.DEFINE_string(
-    "compilation_cache",
-    process_setup.CACHE,
-    "Folder of compiled programs, shared by runs; empty for none.",
-)
 
 
-def prepare() -> None:
-    """Limits heaps, hides secrets in the log, and caches compiled programs."""
-    if not flags.FLAGS["verbosity"].present:
-        logging.set_verbosity(logging.WARNING)
-    process_setup.protect()
-    process_setup.cache_programs(CACHE.value)
-
-
-def launch(main: Callable[[list[str]], object], *required: str) -> None:
+def launch(
+    main: Callable[[list[str]], object], *required: str, algorithms: Iterable[str] = ()
+) -> None:
     """Runs `main` with required flags; a wrong call gives one line instead of a traceback.
 
-    Flags that ask for a text, such as --help, print it instead.
+    Flags that ask for a text, such as --help, print it instead; --list names the `algorithms`.
     """
     has_config = "config" in flags.FLAGS
-    shared = ("list", "keys", CACHE.name) if has_config else ()
+    shared = ("list", "keys", "compilation_cache") if has_config else ()
+    shared = tuple(name for name in shared if name in flags.FLAGS)
     found = [name for name, _ in config_files.shipped_configs()] if has_config else []
     text = command_line.answer(sys.argv, main, required, shared, found)
     if text is None and has_config and "--list" in sys.argv:
-        text = _list_shipped()
+        text = _list_shipped(algorithms)
     if text is not None:
         sys.stdout.write(text)
         sys.exit(0)
@@ -77,10 +66,10 @@ def find_shipped_config(argv: Sequence[str]) -> list[str]:
     return found
 
 
-def _list_shipped() -> str:
+def _list_shipped(algorithms: Iterable[str]) -> str:
     lines = ["Configs (--config=FILE:OPTIONS; every file names its options):"]
     lines += [f"  {name}\n      {about}" for name, about in config_files.shipped_configs()]
-    lines.append(f"Algorithms (functions of configs/common.py): {', '.join(ALGORITHMS)}")
+    lines.append(f"Algorithms (functions of configs/common.py): {', '.join(algorithms)}")
     lines.append("Keys (--config.SECTION.KEY=VALUE): --config=FILE --keys, docs/config.md")
     return "\n".join(lines) + "\n"
 

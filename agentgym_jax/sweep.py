@@ -16,9 +16,11 @@ import sys
 import jax
 from absl import app, flags
 
+from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.api import USER_ERRORS
+from agentgym_jax.command_setup import prepare
 from agentgym_jax.jobs.run import StopFlag
-from agentgym_jax.startup import launch, prepare
+from agentgym_jax.startup import launch
 from agentgym_jax.sweeps.configs import check_runs, load_sweep
 from agentgym_jax.sweeps.folder import Record, SweepFolder, make_record
 from agentgym_jax.sweeps.launch import LAUNCHERS
@@ -102,4 +104,4 @@ def _say_error(text: str) -> None:
 
 
 if __name__ == "__main__":
-    launch(main)
+    launch(main, algorithms=ALGORITHMS)

@@ -28,9 +28,11 @@ import sys
 from absl import app, flags
 from ml_collections import config_flags
 
-from agentgym_jax import processes
+from agentgym_jax import cluster, processes
+from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.api import USER_ERRORS, StopRequested, train
-from agentgym_jax.startup import launch, prepare
+from agentgym_jax.command_setup import prepare
+from agentgym_jax.startup import launch
 from agentgym_jax.telemetry import redact
 from agentgym_jax.telemetry.summary import resume_command
 
@@ -52,7 +54,7 @@ def main(argv: list[str]) -> int:
         raise app.UsageError(f"unexpected argument {argv[1]!r}; flags start with --")
     prepare()
     try:
-        processes.start(_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value)
+        cluster.connect(_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value)
         with processes.announcing_failures():
             run = train(_CONFIG.value, _WORKDIR.value, plots=_PLOTS.value)
     except StopRequested as stopped:
@@ -67,4 +69,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    launch(main, "config", "workdir")
+    launch(main, "config", "workdir", algorithms=ALGORITHMS)

@@ -7,7 +7,6 @@ import pathlib
 import subprocess
 import sys
 
-import jax
 import ml_collections
 import pytest
 
@@ -50,6 +49,15 @@ def _case_first(name):
 
 def test_importing_the_package_imports_no_jax():
     program = "import sys, agentgym_jax; print({'jax', 'numpy', 'absl'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "set()"
+
+
+def test_programs_that_only_read_runs_import_no_jax():
+    modules = "agentgym_jax.view, agentgym_jax.results, agentgym_jax.loaded_run"
+    program = f"import sys, {modules}; print({{'jax', 'flax', 'orbax'}} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -86,8 +86,8 @@ def test_a_command_shows_the_error_of_a_config_file_without_a_traceback(tmp_path
 def test_even_the_smallest_program_is_cached_for_the_next_start(tmp_path):
     """A start has dozens of small programs, whose compilation takes seconds in total."""
     program = (
-        "import sys; from absl import flags; from agentgym_jax import startup; import jax.numpy;"
-        "flags.FLAGS(sys.argv); startup.prepare(); jax.numpy.ones(3) + 1"
+        "import sys; from absl import flags; from agentgym_jax import command_setup; import jax.numpy;"
+        "flags.FLAGS(sys.argv); command_setup.prepare(); jax.numpy.ones(3) + 1"
     )
     command = [sys.executable, "-c", program, f"--compilation_cache={tmp_path}"]
     subprocess.run(command, cwd=ROOT, check=True)

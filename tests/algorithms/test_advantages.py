@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from agentgym_jax.algorithms import advantages
 from tests.builders import draw_episodes, one_turn_episodes, random_episodes
 
-pytestmark = pytest.mark.usefixtures("compiled_fast")
+pytestmark = pytest.mark.usefixtures("compiled_fastest")
 
 every = pytest.mark.parametrize("advantage", ESTIMATORS.values(), ids=ESTIMATORS)
 every_grouped = pytest.mark.parametrize("advantage", [ESTIMATORS[n] for n in GROUPED], ids=GROUPED)

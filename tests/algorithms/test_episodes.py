@@ -7,7 +7,7 @@ import pytest
 from agentgym_jax.algorithms.episodes import episode_returns, returns_to_go, turn_starts
 from tests.builders import draw_episodes, random_episodes
 
-pytestmark = pytest.mark.usefixtures("compiled_fast")
+pytestmark = pytest.mark.usefixtures("compiled_fastest")
 
 
 def test_the_return_to_go_includes_the_reward_of_the_token_itself():

@@ -11,7 +11,7 @@ from episode_parts import with_observations
 from agentgym_jax.algorithms import gae
 from tests.builders import draw_episodes, random_episodes
 
-pytestmark = pytest.mark.usefixtures("compiled_fast")
+pytestmark = pytest.mark.usefixtures("compiled_fastest")
 
 OPTIONS = {"turn_discount": 0.9, "gae_lambda": 0.8, "normalize": False}
 

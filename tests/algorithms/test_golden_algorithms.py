@@ -13,7 +13,7 @@ from agentgym_jax.algorithms import advantages, kl, losses
 from agentgym_jax.algorithms.episodes import Episodes
 from tests.builders import policy_tokens
 
-pytestmark = pytest.mark.usefixtures("compiled_fast")
+pytestmark = pytest.mark.usefixtures("compiled_fastest")
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "algorithms" / "golden.json"
 

@@ -23,7 +23,7 @@ from tests.builders import policy_tokens
 FOLDER = pathlib.Path(__file__).parents[1] / "golden" / "algorithms"
 NARROW = dict(clip_low=3e-4, clip_high=4e-4)
 
-pytestmark = pytest.mark.usefixtures("compiled_fast")
+pytestmark = pytest.mark.usefixtures("compiled_fastest")
 
 
 def arrays(value):

@@ -14,7 +14,7 @@ from agentgym_jax.algorithms.episodes import Episodes
 FOLDER = pathlib.Path(__file__).parents[1] / "golden" / "algorithms"
 OPTIONS = {"monte_carlo": (1.0, 1.0), "discounted": (0.99, 0.95)}
 
-pytestmark = pytest.mark.usefixtures("compiled_fast")
+pytestmark = pytest.mark.usefixtures("compiled_fastest")
 
 
 def golden(name):

@@ -20,7 +20,7 @@ from agentgym_jax.algorithms.episodes import Episodes
 from configs import common
 from tests.builders import draw_episodes, policy_tokens
 
-pytestmark = pytest.mark.usefixtures("compiled_fast")
+pytestmark = pytest.mark.usefixtures("compiled_fastest")
 
 LOGITS = jnp.array([[0.3, -0.5], [1.0, 0.2]])
 REWARDS = np.array([[0.0, 0.4], [1.0, -0.7]])  # rewards [state, action]

@@ -5,7 +5,7 @@ import pytest
 
 from agentgym_jax.algorithms import kl
 
-pytestmark = pytest.mark.usefixtures("compiled_fast")
+pytestmark = pytest.mark.usefixtures("compiled_fastest")
 
 policy = np.array([0.5, 0.3, 0.2])
 reference = np.array([0.2, 0.2, 0.6])

@@ -8,7 +8,7 @@ import pytest
 from agentgym_jax.algorithms import losses
 from tests.builders import policy_tokens
 
-pytestmark = pytest.mark.usefixtures("compiled_fast")
+pytestmark = pytest.mark.usefixtures("compiled_fastest")
 
 
 @functools.partial(jax.jit, static_argnames=("low", "high"))

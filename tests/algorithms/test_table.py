@@ -9,7 +9,7 @@ from agentgym_jax.algorithms import ALGORITHMS, aggregation
 from configs import common
 from tests.builders import one_turn_episodes, policy_tokens
 
-pytestmark = pytest.mark.usefixtures("compiled_fast")
+pytestmark = pytest.mark.usefixtures("compiled_fastest")
 
 CONFIGS = {name: common.make_algorithm(name, length=64) for name in ALGORITHMS}
 

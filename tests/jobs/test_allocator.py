@@ -15,10 +15,10 @@ ROOT = pathlib.Path(__file__).parents[2]
 ENTRY = """
 import sys
 from absl import flags
-from agentgym_jax import startup
+from agentgym_jax import command_setup
 
 flags.FLAGS([sys.argv[0], "--compilation_cache="])
-startup.prepare()
+command_setup.prepare()
 """
 ALONE = """
 from agentgym_jax.process_setup import limit_arenas

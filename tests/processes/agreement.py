@@ -12,7 +12,7 @@ import time
 import jax
 import numpy as np
 
-from agentgym_jax import processes
+from agentgym_jax import cluster, processes
 from agentgym_jax.client.errors import EnvCause, ServerUnavailable
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.rollout import shared
@@ -78,7 +78,7 @@ def main():
     """Runs the scenarios of the command line."""
     options = dict(argument[2:].split("=") for argument in sys.argv[2:])
     numbers = (int(options[name]) if options else None for name in ("num_processes", "process_id"))
-    processes.start(options.get("coordinator"), *numbers)
+    cluster.connect(options.get("coordinator"), *numbers)
     found = {}
     for name in sys.argv[1].split("+"):
         try:

@@ -8,7 +8,7 @@ import sys
 
 from absl import flags
 
-from agentgym_jax import processes
+from agentgym_jax import cluster
 from agentgym_jax.jobs.config.sections import plain
 from agentgym_jax.jobs.train import run_job
 from configs import common
@@ -42,7 +42,7 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     options = dict(argument[2:].split("=") for argument in sys.argv[2:])
     if options:
-        processes.start(
+        cluster.connect(
             options["coordinator"], int(options["num_processes"]), int(options["process_id"])
         )
     for name, config in jobs():

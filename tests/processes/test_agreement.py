@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from agentgym_jax import processes
+from agentgym_jax import cluster, processes
 from tests.processes import launch
 
 SCRIPT = pathlib.Path(__file__).with_name("agreement.py")
@@ -105,9 +105,9 @@ def test_one_process_agrees_with_itself():
 )
 def test_wrong_flags_of_a_process_are_refused(arguments, message):
     with pytest.raises(processes.ProcessesError, match=message):
-        processes.start(*arguments)
+        cluster.connect(*arguments)
 
 
 def test_without_flags_and_without_a_cluster_a_run_has_one_process():
-    processes.start(None, None, None)
+    cluster.connect(None, None, None)
     assert processes.count() == 1

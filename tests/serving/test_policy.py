@@ -1,6 +1,5 @@
 """A model that answers in this process."""
 
-import jax
 import numpy as np
 import pytest
 

@@ -10,15 +10,13 @@ from agentgym_jax.models.kernels.gpu_slot_attention import attend_slots, support
 
 INTERPRET = jax.default_backend() == "cpu"
 LAYERS, ROWS, SLOTS = 2, 3, 250  # blocks of 64 slots do not divide the rows
-CASES = pytest.mark.parametrize(
-    ("num_heads", "num_kv_heads", "head_size", "dtype", "atol"),
-    [
-        (14, 2, 64, "float32", 2e-6),
-        (3, 1, 128, "float32", 2e-6),
-        (2, 2, 64, "float32", 2e-6),
-        (14, 2, 64, "bfloat16", 2e-2),
-    ],
-)
+HEADS = [
+    (14, 2, 64, "float32", 2e-6),
+    (3, 1, 128, "float32", 2e-6),
+    (2, 2, 64, "float32", 2e-6),
+    (14, 2, 64, "bfloat16", 2e-2),
+]
+LINES = [(1, 1), (1, 3), (24, 2), (40, 1)]  # tokens and splits
 
 
 def random(seed, *shape, dtype="float32"):
@@ -30,8 +28,10 @@ def caches(num_kv_heads, head_size, dtype="float32"):
     return random(0, *shape, dtype=dtype), random(1, *shape, dtype=dtype)
 
 
-@CASES
-@pytest.mark.parametrize(("T", "splits"), [(1, 1), (1, 3), (24, 2), (40, 1)])
+@pytest.mark.parametrize(
+    ("T", "splits", "num_heads", "num_kv_heads", "head_size", "dtype", "atol"),
+    [(*LINES[(i + k) % 4], *HEADS[i]) for i in range(4) for k in (0, 1)],
+)
 def test_lines_equal_the_reference(T, splits, num_heads, num_kv_heads, head_size, dtype, atol):
     k, v = caches(num_kv_heads, head_size, dtype)
     row, layer = jnp.array([2, 0, 2, 1]), jnp.int32(1)

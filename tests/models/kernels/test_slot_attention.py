@@ -10,15 +10,13 @@ from agentgym_jax.models.kernels.slot_attention import attend_slots, write_lines
 from agentgym_jax.models.kv_cache import KVCache
 
 LAYERS, ROWS, SLOTS = 2, 3, 256
-CASES = pytest.mark.parametrize(
-    ("num_heads", "num_kv_heads", "head_size", "dtype", "atol"),
-    [
-        (4, 2, 64, "float32", 2e-6),
-        (6, 1, 128, "float32", 2e-6),
-        (2, 2, 64, "float32", 2e-6),
-        (6, 1, 128, "bfloat16", 2e-2),
-    ],
-)
+NAMES = ("num_heads", "num_kv_heads", "head_size", "dtype", "atol")
+CASES = [
+    (4, 2, 64, "float32", 2e-6),
+    (6, 1, 128, "float32", 2e-6),
+    (2, 2, 64, "float32", 2e-6),
+    (6, 1, 128, "bfloat16", 2e-2),
+]
 
 
 def random(seed, *shape, dtype="float32"):
@@ -30,7 +28,7 @@ def caches(num_kv_heads, head_size, dtype="float32"):
     return random(0, *shape, dtype=dtype), random(1, *shape, dtype=dtype)
 
 
-@CASES
+@pytest.mark.parametrize(NAMES, CASES)
 def test_a_decode_step_equals_the_reference(num_heads, num_kv_heads, head_size, dtype, atol):
     k, v = caches(num_kv_heads, head_size, dtype)
     position = jnp.array([130, 16, SLOTS])  # the last row is padding
@@ -56,8 +54,10 @@ def test_a_decode_step_equals_the_reference(num_heads, num_kv_heads, head_size, 
     np.testing.assert_allclose(*map(np.float32, (found, wanted)), atol=atol)
 
 
-@CASES
-@pytest.mark.parametrize("T", [24, 80])  # less and more than a block
+@pytest.mark.parametrize(
+    ("T", *NAMES),  # less and more than a block
+    [(T, *case) for T, case in zip((24, 80, 24, 80), CASES, strict=True)],
+)
 def test_prefill_lines_equal_the_reference(T, num_heads, num_kv_heads, head_size, dtype, atol):
     k, v = caches(num_kv_heads, head_size, dtype)
     row = jnp.array([2, 0, 2, 1])
