@@ -101,12 +101,9 @@ class CountRequest(wire.Sampled):
         """Raises RequestError for fields that are valid but not supported."""
         wire.refuse_unsupported(self, _UNSUPPORTED)
         choice = self.tool_choice or {"type": "auto"}
-        self.constrain({}, self.plain_tools(), _in_openai_form(choice))
         if choice.get("disable_parallel_tool_use"):
-            raise RequestError(
-                "tool_choice.disable_parallel_tool_use is not supported; leave it out",
-                param="tool_choice",
-            )
+            self.parallel_tool_calls = False
+        self.constrain({}, self.plain_tools(), _in_openai_form(choice))
         if (self.thinking or {"type": "disabled"}).get("type") not in ("disabled", "adaptive"):
             raise RequestError(
                 'thinking must be "disabled" or "adaptive"; its length cannot be set',
