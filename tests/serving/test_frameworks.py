@@ -1,6 +1,6 @@
 """Agent frameworks as clients: every prompt begins with the sampled tokens of its conversation.
 
-The frameworks run as programs in an environment of their own, as an agent program may. Their tasks
+The frameworks run as programs in a separate environment, as an agent program may. Their tasks
 are in `frameworks/`.
 """
 
@@ -58,6 +58,7 @@ STEPS = [
 ]
 LIST, SUBMIT = "ls", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo none"
 BASH = [call("bash", command=command) for command in (LIST, SUBMIT)]
+THINKING = [f"<think>\nhm\n</think>\n\n{text}" for text in (ADD, BASH[0])]
 TEXT_CALL = "message 2 .assistant. has .*Calling tools:"
 
 
@@ -68,9 +69,10 @@ class Case:
     Attributes:
       program, task: File in `frameworks/`, and the argument of its command.
       answers: Texts of the scripted answers.
-      result: What the program prints.
+      result: Output of the program.
       branches: Number of sequences.
       fork: Pattern of the description of the only fork; empty for none.
+      reasoning: Value of `reasoning_parser`.
     """
 
     program: str
@@ -79,9 +81,11 @@ class Case:
     result: object = DONE
     branches: int = 1
     fork: str = ""
+    reasoning: str = "none"
 
     def __str__(self):
-        return f"{self.program}-{self.task}"
+        thinks = "-thinking" * self.answers[0].startswith("<think>")
+        return f"{self.program}-{self.task}{thinks}"
 
 
 def openai_agents(api):
@@ -92,7 +96,6 @@ def openai_agents(api):
         Case("openai_agents", f"{api}/stream", TALK, f"I add.{DONE}"),
         Case("openai_agents", f"{api}/output_type", [ADD, JSON], 42),
         Case("openai_agents", f"{api}/required", [ADD, DONE]),
-        Case("openai_agents", f"{api}/history", [*TALK, AGAIN], AGAIN),
         Case("openai_agents", f"{api}/handoff", handoff, branches=2, fork="tools differ"),
     ]
 
@@ -121,6 +124,15 @@ CASES = [
     Case("mini_swe", "tools", BASH, "none\n"),
     Case("mini_swe", "responses", BASH, "none\n"),
     Case("mini_swe", "text", [shell(LIST), shell(SUBMIT)], "none\n"),
+    # Thinking in a separate field that the framework sends back or loses.
+    Case("langgraph", "responses", [THINKING[0], DONE], reasoning="think"),
+    Case("pydantic_ai", "tools", [THINKING[0], DONE], reasoning="think"),
+    Case("pydantic_ai", "messages", [THINKING[0], DONE], reasoning="think"),
+    Case("openai_agents", "responses/tools", [THINKING[0], DONE], reasoning="think"),
+    Case("mini_swe", "tools", [THINKING[1], BASH[1]], "none\n", reasoning="think"),
+    Case("langgraph", "tools", [THINKING[0], DONE], branches=2, fork="hm", reasoning="think"),
+    # Thinking in the text, with another white space.
+    Case("pydantic_ai", "tools", [THINKING[0], DONE], branches=2, fork="nhm.*</think>"),
 ]
 
 
@@ -144,7 +156,7 @@ def qwen_like(tmp_path_factory):
 
 
 def run(python, case, server, folder):
-    """Returns what the program of a case prints."""
+    """Returns the output of the program of a case."""
     environ = {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
@@ -170,7 +182,8 @@ def run(python, case, server, folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_framework_continues_the_sampled_tokens(case, python, qwen_like, tmp_path):
-    with serving_script(qwen_like, limit=LIMIT, max_known=None) as server:
+    parser = case.reasoning
+    with serving_script(qwen_like, limit=LIMIT, max_known=None, reasoning_parser=parser) as server:
         script, chat = server.engine, server.backend.chat(None)
         script.texts += case.answers
         assert run(python, case, server, tmp_path) == case.result
@@ -183,3 +196,10 @@ def test_a_framework_continues_the_sampled_tokens(case, python, qwen_like, tmp_p
         for (prompt, ids), (later, _) in itertools.pairwise(script.sampled)
     )
     assert continued == len(case.answers) - case.branches
+
+
+def test_the_page_of_agents_names_the_tested_versions():
+    page = (ROOT / "docs/agents.md").read_text().lower()
+    for package in PACKAGES:
+        name, version = re.split(r"(?:\[.*\])?==", package)
+        assert f"{name} {version} " in page.replace(",", " "), package

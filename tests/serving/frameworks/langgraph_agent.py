@@ -41,7 +41,7 @@ def stream():
 
 
 def structured():
-    """Asks with each method of structured output; every one is a conversation of its own."""
+    """Asks with each method of structured output; each is a separate conversation."""
     model = ChatOpenAI(model=MODEL, max_retries=0)
     methods = ("json_schema", "function_calling", "json_mode")
     models = [model.with_structured_output(Sum, method=method) for method in methods]

@@ -1,4 +1,4 @@
-"""Tasks for mini-swe-agent; prints what the agent submits in the named task."""
+"""Tasks for mini-swe-agent; prints the submission of the agent."""
 
 import json
 import os

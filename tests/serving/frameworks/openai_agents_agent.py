@@ -41,13 +41,6 @@ async def stream():
     return "".join(deltas)
 
 
-async def history():
-    """Asks twice; the second question continues the first conversation."""
-    first = await Runner.run(agent(), QUESTION)
-    again = [*first.to_input_list(), {"role": "user", "content": "And twice that?"}]
-    return (await Runner.run(agent(), again)).final_output
-
-
 def required():
     return ask(model_settings=ModelSettings(tool_choice="required", parallel_tool_calls=False))
 
@@ -57,7 +50,6 @@ TASKS = {
     "stream": stream,
     "output_type": lambda: ask(output_type=Sum),
     "required": required,
-    "history": history,
     "handoff": lambda: ask(handoffs=[agent("other")]),
 }
 api, task = sys.argv[1].split("/")
