@@ -5,6 +5,7 @@ A form becomes a grammar in the variant of Lark that `text/grammars.py` compiles
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from agentgym_jax.text.tool_chat import ToolForm
 _SPACE = {"whitespace_pattern": r"[ \n\r\t]{0,64}"}
 _NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 _END_VALUE = "\n</parameter>\n"
+_TEXT = "/(?s:.*)/"
 
 
 def make_grammar(constraint: Constraint, form: ToolForm) -> str:
@@ -31,12 +33,20 @@ def make_grammar(constraint: Constraint, form: ToolForm) -> str:
         return constraint.text
     text, tools = constraint.text, constraint.tools
     rules = [f"answer: {text}"] if text else []
+    starts = [name for name, has in (("answer", text), ("calls", tools)) if has]
+    if constraint.is_free:
+        if not form.opening:  # a call is the whole answer
+            return f"start: TEXT\nTEXT: {_TEXT}"
+        opening = llguidance.regex_to_lark(re.escape(form.opening))
+        starts = ["TEXT", "before calls"]
+        rules.append(f"TEXT: {_TEXT} & ~/(?s:.*){opening}(?s:.*)/")
+        rules.append(f"before[suffix={_quote(form.opening)}]: {_TEXT}")
+        form = dataclasses.replace(form, opening="")
     if tools:
         rules.append(f"calls: {_calls(constraint, form)}")
         rules.append("call: " + " | ".join(f"call_{i}" for i in range(len(tools))))
     for i, tool in enumerate(tools):
         rules += _call_rules(i, tool["function"], form)
-    starts = [name for name, has in (("answer", text), ("calls", tools)) if has]
     return "\n".join([f"start: {' | '.join(starts)}", *rules])
 
 
@@ -50,7 +60,11 @@ def _calls(constraint: Constraint, form: ToolForm) -> str:
 
 
 def read_constraint(
-    given: Mapping[str, Any], tools: Sequence[Mapping[str, Any]] = (), tool_choice: Any = None
+    given: Mapping[str, Any],
+    tools: Sequence[Mapping[str, Any]] = (),
+    tool_choice: Any = None,
+    *,
+    is_parallel: bool = True,
 ) -> Constraint | None:
     """Returns the form that a request demands; None for any answer.
 
@@ -58,16 +72,20 @@ def read_constraint(
       given: Fields `response_format`, `structured_outputs` and `guided_*` of the request.
       tools: Tools of the request.
       tool_choice: Field of the request.
+      is_parallel: False for at most one call.
 
     Raises:
       RequestError: A field is wrong, or several fields contradict each other.
     """
     if tool_choice not in (None, "auto", "none"):
         chosen = _chosen(tools, tool_choice)
-        return Constraint("tools", tools=chosen, is_single=tool_choice != "required")
+        is_single = not is_parallel or tool_choice != "required"
+        return Constraint("tools", tools=chosen, is_single=is_single)
     found = list(_texts(given))
     if not found:
-        return None
+        if is_parallel or not tools or tool_choice == "none":
+            return None
+        return Constraint("tools", tools=tools, is_single=True, is_free=True)
     if len(found) > 1:
         names = [form.field for form in found]
         raise RequestError(f"{' and '.join(names)} contradict each other; give one", param=names[1])
@@ -78,7 +96,7 @@ def read_constraint(
             f'{found[0].field} does not fit tools that may be called; set tool_choice to "none"',
             param=found[0].field,
         )
-    return dataclasses.replace(found[0], tools=tools)
+    return dataclasses.replace(found[0], tools=tools, is_single=not is_parallel)
 
 
 def _chosen(tools: Sequence[Mapping[str, Any]], choice: Any) -> Sequence[Mapping[str, Any]]:
@@ -195,7 +213,7 @@ def _call_rules(number: int, function: Mapping[str, Any], form: ToolForm) -> lis
         rules = [f"arguments_{number}: {_json_expression(schema)}"]
     else:
         body, rules = _function_body(number, name, schema)
-    if form.opening and not form.is_list:
+    if form.closing:
         body = rf'{_quote(form.opening)} "\n"? {body} "\n"? {_quote(form.closing)}'
     return [f"call_{number}: {body}", *rules]
 
@@ -224,7 +242,7 @@ def _value_rules(rule: str, value: Mapping[str, Any], schema: Mapping[str, Any])
     if isinstance(texts, list) and texts and all(map(_is_filled, texts)):
         return [f"{rule}: ({' | '.join(map(_quote, texts))}) {_quote(_END_VALUE)}"]
     if value.get("type") == "string":
-        return [f"{rule}[suffix={_quote(_END_VALUE)}]: /(?s:.*)/"]
+        return [f"{rule}[suffix={_quote(_END_VALUE)}]: {_TEXT}"]
     shared = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
     return [
         f"{rule}: {rule}_json {_quote(_END_VALUE)}",

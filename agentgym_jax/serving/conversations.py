@@ -46,7 +46,8 @@ class _Known:
     length: int  # tokens of the sequence up to the end of the answer
     num_messages: int
     is_stopped: bool  # True if a stop token ended the answer
-    loose: bytes  # digest without the outer whitespace of answers
+    # Digests without the outer whitespace of answers, also with the stop string that ended this one.
+    loose: frozenset[bytes]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,9 +138,12 @@ class Conversations:
             encoded.known, encoded.chunks, options, changes, sampling, on_tokens
         )
 
-        def finish(answer: Message) -> None:
-            after = (extend(d[-1], answer, self.form, is_loose=d is loose) for d in (exact, loose))
-            self._store(sequence, (*messages, answer), sampling.name, *after)
+        def finish(answer: Message, stop: str) -> None:
+            after = extend(exact[-1], answer, self.form, is_loose=False)
+            # The tokens have the stop string, which some clients add to the text again.
+            whole = {**answer, "content": answer["content"] + stop}
+            ends = (extend(loose[-1], end, self.form, is_loose=True) for end in (answer, whole))
+            self._store(sequence, (*messages, answer), sampling.name, after, frozenset(ends))
 
         return _after(pending, self._finisher(sequence, finish))
 
@@ -168,11 +172,12 @@ class Conversations:
         text = {"role": "user", "content": self._engine.decode_text(added)}
         sequence, pending = self._submit(known, [added], options, changes, sampling, on_tokens)
 
-        def finish(answer: Message) -> None:
+        def finish(answer: Message, stop: str) -> None:
             # Cannot be the digest of a chat.
             after = hashlib.sha256(b"tokens" + np.asarray(sequence.tokens, "<i4").tobytes())
-            messages = (*before, text, answer)
-            self._store(sequence, messages, sampling.name, after.digest(), after.digest())
+            self._store(
+                sequence, (*before, text, answer), sampling.name, after.digest(), frozenset()
+            )
 
         return _after(pending, self._finisher(sequence, finish))
 
@@ -343,7 +348,7 @@ class Conversations:
                 )
 
     def _finisher(
-        self, sequence: TokenSequence, store: Callable[[Message], None]
+        self, sequence: TokenSequence, store: Callable[[Message, str], None]
     ) -> Callable[[Any], None]:
         """Returns the function that ends a request and stores its answer, if it has one."""
 
@@ -352,7 +357,8 @@ class Conversations:
                 del self._busy[sequence]
                 self._finished.notify_all()
                 if not future.exception():
-                    store({"role": "assistant", "content": future.result().text})
+                    result = future.result()
+                    store({"role": "assistant", "content": result.text}, result.stop)
                     return
                 if not len(sequence) and self._count == sequence.number + 1:
                     self._count -= 1  # a repeated request gets the same number and random key
@@ -366,14 +372,14 @@ class Conversations:
         messages: tuple[Message, ...],
         name: str,
         exact: bytes,
-        loose: bytes,
+        loose: frozenset[bytes],
     ) -> None:
         """Stores an answered conversation. Of two with the same texts, the later one counts."""
         is_stopped = sequence.answers[-1].is_stopped
         known = _Known(sequence, len(sequence), len(messages), is_stopped, loose)
         replaced = self._known.pop(exact, None)
         self._known[exact] = known
-        self._by_loose[loose] = exact
+        self._by_loose.update(dict.fromkeys(loose, exact))
         if self._max_known is None:
             self.sequences[sequence] = messages
             self.answers[name or f"answer {len(self.answers)}"] = sequence.answers[-1]
@@ -384,8 +390,9 @@ class Conversations:
             first = next(iter(self._known))
             old = self._known.pop(first)
             dropped.add(old.sequence)
-            if self._by_loose.get(old.loose) == first:
-                del self._by_loose[old.loose]
+            for digest in old.loose:
+                if self._by_loose.get(digest) == first:
+                    del self._by_loose[digest]
         self._drop(dropped)
 
     def _drop(self, sequences: set[TokenSequence]) -> None:

@@ -17,6 +17,7 @@ from agentgym_jax.serving.service import Service
 from agentgym_jax.serving.turns import Turns, get, get_text, make_tool
 
 _TEXT = ("text",)
+_SIGNATURE = "none"  # of thinking; some clients send thinking with an empty one back as text
 _UNSUPPORTED: dict[str, tuple[Any, ...]] = wire.UNSUPPORTED | {
     **dict.fromkeys(("container", "max_completion_tokens", "max_output_tokens"), ()),
     **dict.fromkeys(("context_management", "output_config"), ({},)),
@@ -101,12 +102,9 @@ class CountRequest(wire.Sampled):
         """Raises RequestError for fields that are valid but not supported."""
         wire.refuse_unsupported(self, _UNSUPPORTED)
         choice = self.tool_choice or {"type": "auto"}
-        self.constrain({}, self.plain_tools(), _in_openai_form(choice))
         if choice.get("disable_parallel_tool_use"):
-            raise RequestError(
-                "tool_choice.disable_parallel_tool_use is not supported; leave it out",
-                param="tool_choice",
-            )
+            self.parallel_tool_calls = False
+        self.constrain({}, self.plain_tools(), _in_openai_form(choice))
         if (self.thinking or {"type": "disabled"}).get("type") not in ("disabled", "adaptive"):
             raise RequestError(
                 'thinking must be "disabled" or "adaptive"; its length cannot be set',
@@ -210,7 +208,9 @@ class _Reply:
         parts = self.read(result)
         content: list[dict[str, Any]] = []
         if parts.thinking:
-            content.append({"type": "thinking", "thinking": parts.thinking, "signature": ""})
+            content.append(
+                {"type": "thinking", "thinking": parts.thinking, "signature": _SIGNATURE}
+            )
         if parts.text or not (content or parts.calls):  # programs expect at least one block
             content.append({"type": "text", "text": parts.text})
         for block, arguments in self.calls(parts, result):
@@ -304,7 +304,9 @@ class _MessageFormat(streams.Format):
         """Returns the events at the end of the open block, if there is one."""
         if not self._open:
             return []
-        signed = [self._delta("signature", signature="")] if self._open == "thinking" else []
+        signed = (
+            [self._delta("signature", signature=_SIGNATURE)] if self._open == "thinking" else []
+        )
         stop = streams.named_event({"type": "content_block_stop", "index": self._index})
         self._open, self._index = "", self._index + 1
         return [*signed, stop]

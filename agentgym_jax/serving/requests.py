@@ -42,6 +42,8 @@ class Constraint:
       is_grammar: True if `text` is a whole grammar; then there are no calls.
       tools: Definitions of the tools that the answer may call, in OpenAI's format.
       is_single: True for exactly one call.
+    is_free: True if any text may precede the calls, or stand alone.
+      is_free: True if any text may precede the calls or stand in their place.
     """
 
     field: str
@@ -49,6 +51,7 @@ class Constraint:
     is_grammar: bool = False
     tools: Sequence[Mapping[str, Any]] = ()
     is_single: bool = False
+    is_free: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

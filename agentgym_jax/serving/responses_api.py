@@ -207,7 +207,7 @@ class _Reply:
             "metadata": {},
             "model": self._model,
             "output": output,
-            "parallel_tool_calls": True,
+            "parallel_tool_calls": body.parallel_tool_calls is not False,
             "previous_response_id": None,
             "reasoning": {"effort": None, "summary": None},
             "store": False,

@@ -34,7 +34,7 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("ignore_eos", "use_beam_search", "include_stop_str_in_output"), (False,)),
     **dict.fromkeys(("continue_final_message", "add_special_tokens", "echo"), (False,)),
     **dict.fromkeys(("skip_special_tokens", "no_stop_trim"), (False,)),
-    **dict.fromkeys(("add_generation_prompt", "parallel_tool_calls", "detokenize"), (True,)),
+    **dict.fromkeys(("add_generation_prompt", "detokenize"), (True,)),
     "chat_template_kwargs": ({},),
     **dict.fromkeys(("bad_words", "documents", "functions", "logits_processors"), ([],)),
     **dict.fromkeys(("json_schema", "regex", "ebnf", "grammar", "structural_tag"), ()),
@@ -210,6 +210,7 @@ class Sampled(Body):
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     logit_bias: Annotated[dict[_TokenKey, _Bias], Field(max_length=MAX_BIASES)] | None = None
     seed: Seed | None = None
+    parallel_tool_calls: bool | None = None
     stream: bool | None = False
     return_token_ids: bool | None = False
     _constraint: Constraint | None = None
@@ -221,7 +222,9 @@ class Sampled(Body):
         tool_choice: Any = None,
     ) -> None:
         """Reads the form of the answer; the arguments and errors are those of `read_constraint`."""
-        self._constraint = read_constraint(given, tools, tool_choice)
+        self._constraint = read_constraint(
+            given, tools, tool_choice, is_parallel=self.parallel_tool_calls is not False
+        )
 
     def make_sampling(
         self,

@@ -546,6 +546,20 @@ SERVING = [
         'json.dumps(_object({"function": call}), sort_keys=True)',
         "tests/serving/test_continuation.py",
     ),
+    # An answer that comes back with its stop string starts a new sequence.
+    Mutant(
+        "serving",
+        '"content": answer["content"] + stop}',
+        '"content": answer["content"]}',
+        "tests/serving/test_continuation.py",
+    ),
+    # An answer may have several calls although the request allows one.
+    Mutant(
+        "serving",
+        'is_single = not is_parallel or tool_choice != "required"',
+        'is_single = tool_choice != "required"',
+        "tests/serving/test_constraints.py",
+    ),
     # Each function call of a response is a message.
     Mutant(
         "serving",

@@ -13,6 +13,7 @@ import pytest
 from agentgym_jax.jobs.config.sections import ConfigError, plain
 from agentgym_jax.jobs.rl.config import parse
 from tests.integration import tiny
+from tests.other_environment import install
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -62,19 +63,19 @@ def get_config(arg=None):
     c.program = dict(function="tests.programs.programs:{function}")
     if {function!r} == "langgraph":
         script = {root!r} + "/tests/programs/langgraph_program.py"
-        c.program = dict(command="env PYTHONPATH=" + {root!r} + " {python} " + script)
+        path = {root!r} + ":" + {root!r} + "/envs"
+        c.program = dict(command="env PYTHONPATH=" + path + " {python} " + script)
         c.total_steps = 2
         c.rollout.tasks_per_step = c.rollout.group_size = 2
         c.learner.mini_batches = 1
     return c
 """
-LANGGRAPH = os.environ.get("AGENTGYM_LANGGRAPH_PYTHON", "")
 
 
-def train(folder, function, status=0, **environ):
+def train(folder, function, status=0, python="", **environ):
     """Runs the tiny job with a program in a new process; returns the records of the last step."""
     path = folder / f"{function}.py"
-    path.write_text(CONFIG.format(root=str(ROOT), function=function, python=LANGGRAPH))
+    path.write_text(CONFIG.format(root=str(ROOT), function=function, python=python))
     command = [sys.executable, "-m", "agentgym_jax.train", f"--config={path}"]
     done = subprocess.run(
         [*command, f"--workdir={folder}/run"],
@@ -116,8 +117,8 @@ def test_a_stopped_run_resumes_with_the_episodes_of_an_undisturbed_one(tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not LANGGRAPH, reason="AGENTGYM_LANGGRAPH_PYTHON names no interpreter")
 def test_a_langgraph_agent_is_trained(tmp_path):
-    records = train(tmp_path, "langgraph")
+    python = install(tmp_path / "venv", ["langgraph", "langchain-openai", "urllib3"])
+    records = train(tmp_path, "langgraph", python=python)
     assert all(record["outcome"] != "program_error" for record in records)
     assert any(len(record["turns"]) > 1 for record in records)

@@ -217,15 +217,27 @@ class FakeBackend:
 
 
 class Script:
-    """Engine whose answers are given texts in tokens of one byte, each with a stop token."""
+    """Engine whose answers are given texts, each with a stop token unless a stop string ends it.
 
-    cache_length = 4096
+    The answers have the shortest tokens, so one that is encoded again has others wherever the
+    tokenizer has longer ones.
+
+    Attributes:
+      texts: Texts of the next answers; each must have the form that its request demands.
+      sampled: Prompt and sampled ids of each request, in order.
+    """
+
     num_active = num_waiting = 0
 
-    def __init__(self, tokenizer, stop_id):
+    def __init__(self, tokenizer, stop_id, cache_length=4096):
         self.vocab_size, self.decode_text = tokenizer.vocab_size, tokenizer.decode
-        self.texts = []  # of the next answers
-        self._encode, self._stop_id = tokenizer.encode, stop_id
+        self.cache_length = cache_length
+        self.grammars = Grammars(tokenizer, (stop_id,), tokenizer.vocab_size)
+        self.texts, self.sampled = [], []
+        ids = set(range(tokenizer.vocab_size)) - set(tokenizer.special_tokens.values())
+        self._bytes = {token: tokenizer.token_bytes(token) for token in ids}
+        self._ids = {part: token for token, part in self._bytes.items()}
+        self._stop_id = stop_id
 
     def forget(self, sequence):
         """Has no rows to free."""
@@ -233,7 +245,11 @@ class Script:
     def submit(self, sequence, chunks, options, stop=(), on_tokens=None, stop_ids=(), changes=None):
         added, future = sum(chunks, []), concurrent.futures.Future()
         prompt, text = [*sequence.tokens, *added], self.texts.pop(0)
-        ids = [*self._encode(text), self._stop_id]
+        ends = [(text.index(word), word) for word in stop if word in text]
+        at, word = min(ends, default=(len(text), ""))
+        spoken, text = text[: at + len(word)], text[:at]
+        ids = self._spell(spoken, not word, None if changes is None else changes.matcher)
+        self.sampled.append((prompt, ids))
 
         def run():
             for i in range(1, len(ids) if on_tokens else 0):
@@ -242,24 +258,43 @@ class Script:
             sequence.extend(added, TokenSource.PROMPT)
             start = len(sequence)
             sequence.extend(ids, TokenSource.ACTION, [-0.5] * len(ids), 0)
-            sequence.answers.append(Answer(start, len(sequence), text, True, False))
+            sequence.answers.append(Answer(start, len(sequence), text, not word, False))
             logprobs = np.full(len(ids), -0.5, np.float32)
             arrays = np.asarray(prompt, np.int32), np.asarray(ids, np.int32), logprobs
-            future.set_result(Generation(*arrays, text, "stop", 0))
+            future.set_result(Generation(*arrays, text, "stop", 0, word))
 
         threading.Thread(target=run).start()
         return Pending(future, lambda: None, len(prompt))
 
+    def _spell(self, text, is_stopped, matcher):
+        """Returns the shortest tokens of a text that a grammar allows; None allows all."""
+        rest, ids = text.encode(), []
+        while rest or is_stopped:
+            sizes = range(1, len(rest) + 1)
+            starts = [self._ids[rest[:n]] for n in sizes if rest[:n] in self._ids]
+            allowed = starts if rest else [self._stop_id]
+            if matcher is not None:
+                mask = matcher.allowed()
+                allowed = [token for token in allowed if mask[token // 32] >> token % 32 & 1]
+                assert allowed, f"{text!r} does not fit at {rest!r}: {matcher.grammar}"
+                matcher.advance(allowed[0])
+            ids.append(allowed[0])
+            if not rest:
+                break
+            rest = rest[len(self._bytes[allowed[0]]) :]
+        return ids
+
 
 @contextlib.contextmanager
-def serving_script(tokenizer, **parsers):
-    """Serves conversations with a `Script`, the attribute `engine` of the server."""
+def serving_script(tokenizer, *, limit=4096, max_known=64, **parsers):
+    """Serves conversations of up to `limit` tokens with a `Script`, the server's `engine`."""
     renderer = ChatRenderer(tokenizer)
-    script = Script(tokenizer, renderer.stop_ids[0])
-    limit = script.cache_length
+    script = Script(tokenizer, renderer.stop_ids[0], limit)
     defaults = SamplingOptions(temperature=1.0, max_turn_tokens=limit, max_tokens=limit)
     encoder = ToolChat(renderer, tokenizer, **parsers)
-    backend = ModelBackend(script, encoder, tokenizer, defaults, model_name=MODEL, max_known=64)
+    backend = ModelBackend(
+        script, encoder, tokenizer, defaults, model_name=MODEL, max_known=max_known
+    )
     with serving(backend, engine=script) as server:
         yield server
 

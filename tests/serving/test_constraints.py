@@ -235,8 +235,23 @@ def test_calls_have_the_form_of_the_model(tool_form, right, wrong):
         assert accepts(form, tool_form, text), text
         calls = parse_tool_calls(text, tool_form)[1]
         assert {json.loads(call["arguments"])["to"] for call in calls} <= {5, 6}
+    check_single(tool_form, right)
     for text in wrong:
         assert not accepts(form, tool_form, text), text
+
+
+def check_single(tool_form, texts):
+    """Checks that no more than one call is allowed, if at most one is."""
+    forced, free = (
+        read_constraint({}, [GO], choice, is_parallel=False) for choice in ("required", "auto")
+    )
+    for text in texts:
+        is_single = len(parse_tool_calls(text, tool_form)[1]) == 1
+        assert accepts(forced, tool_form, text) == is_single, text
+        assert accepts(free, tool_form, text) == is_single, text
+        assert accepts(free, tool_form, f"I go.\n{text}") == is_single, text
+    assert accepts(free, tool_form, "I stay.")
+    assert not accepts(forced, tool_form, "I stay.")
 
 
 def test_with_tools_that_may_be_called_an_answer_is_a_text_or_calls():

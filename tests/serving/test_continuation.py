@@ -130,3 +130,24 @@ def test_each_prompt_begins_with_the_sampled_tokens_of_its_history(request, name
 def test_all_apis_have_the_same_prompts(script, kind):
     texts = [f"I look.\n{CALL}\n{CALL}", "Done.", "Bye."]
     assert play(script, kind, texts) == play(script, Chat, texts)
+
+
+@pytest.mark.parametrize("end", ["", "</code>", "</code>\n"])
+def test_a_client_may_add_the_stop_string_to_the_answer(script, end):
+    """The sampled tokens have it."""
+    script.engine.texts[:] = ["look </code> and more", "Done."]
+    chat = script.backend.chat(None)
+    forks, history = chat.num_forks, [user(f"go {end}")]
+    (before, sampled), (later, _) = (ask_to_stop(script, history, end) for _ in range(2))
+    assert sampled == list(b"look </code>")
+    assert later[: len(before) + len(sampled)] == before + sampled
+    assert chat.num_forks == forks
+
+
+def ask_to_stop(server, history, end):
+    """Extends a history by an answer with another end; returns the ids of prompt and answer."""
+    body = {"model": MODEL, "messages": history, "stop": ["</code>"], "return_token_ids": True}
+    answer = server.web.post("/v1/chat/completions", json=body).json()
+    text = answer["choices"][0]["message"]["content"]
+    history += [{"role": "assistant", "content": text + end}, user("go on")]
+    return answer["prompt_token_ids"], answer["choices"][0]["token_ids"]

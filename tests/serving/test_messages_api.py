@@ -203,7 +203,6 @@ def block(**fields):
         ({"tools": [{"name": ""}]}, "tools.0.name"),
         ({"tool_choice": {"type": "any"}}, "tool_choice"),
         ({"tool_choice": {"type": "tool", "name": "look"}}, "tool_choice"),
-        ({"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}, "disable_parallel"),
         ({"thinking": {"type": "enabled", "budget_tokens": 2000}}, "thinking"),
         ({"stop_sequences": ["\ufffd"]}, "stop_sequences"),
         ({"stop": ["x"]}, "stop"),

@@ -169,7 +169,6 @@ def item(**fields):
         ({"tools": [{"type": "function"}]}, "tools.0.type"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tool_choice": {"type": "function", "name": "look"}}, "tool_choice"),
-        ({"parallel_tool_calls": False}, "parallel_tool_calls"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"max_tokens": 5}, "max_tokens"),
         ({"stop": "x"}, "stop"),

@@ -331,7 +331,7 @@ CHAT_FIELDS = {
 NEUTRAL = {
     "audio": [],
     "modalities": [["text"]], "reasoning_effort": [], "verbosity": ["medium"],
-    "parallel_tool_calls": [True], "functions": [[]], "function_call": ["none", "auto"],
+    "functions": [[]], "function_call": ["none", "auto"],
     "web_search_options": [], "top_logprobs": [0],
 }  # fmt: skip
 
