@@ -41,8 +41,7 @@ class Constraint:
       text: Lark expression of a text; empty if the answer has calls.
       is_grammar: True if `text` is a whole grammar; then there are no calls.
       tools: Definitions of the tools that the answer may call, in OpenAI's format.
-      is_single: True for exactly one call.
-    is_free: True if any text may precede the calls, or stand alone.
+      is_single: True for one call at most.
       is_free: True if any text may precede the calls or stand in their place.
     """
 
