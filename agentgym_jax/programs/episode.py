@@ -20,7 +20,7 @@ from agentgym_jax.rollout.interface import EnvironmentText
 from agentgym_jax.sampling.adjusting import LogitOptions
 from agentgym_jax.sampling.options import episode_key
 from agentgym_jax.serving.conversations import Conversations
-from agentgym_jax.serving.engine import Answer, Engine, TokenSequence
+from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.requests import (
     EPISODE_LIMIT,
     NotServingError,
@@ -31,6 +31,7 @@ from agentgym_jax.serving.requests import (
     Sampling,
     answer_name,
 )
+from agentgym_jax.serving.sequences import Answer, TokenSequence
 from agentgym_jax.text.tool_chat import ToolChat
 from agentgym_jax.trajectory import Outcome, Trajectory, Turn
 

@@ -100,6 +100,10 @@ class Gateway:
         """Implements `Backend.decode`."""
         return self._tokenizer.decode(ids)
 
+    def score(self, ids: Sequence[int]) -> Any:
+        """Implements `Backend.score`; a prompt in an episode is not scored."""
+        raise RequestError("an episode scores no prompts; leave echo out", param="echo")
+
     def token_bytes(self, token: int) -> bytes:
         """Implements `Backend.token_bytes`."""
         return self._tokenizer.token_bytes(token)

@@ -1,5 +1,6 @@
 """HTTP application of a served policy: all routes, for all clients or for one episode."""
 
+import asyncio
 import dataclasses
 import uuid
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from agentgym_jax.serving.guard import Guard
 from agentgym_jax.serving.messages_api import CountRequest, MessagesApi, MessagesRequest
 from agentgym_jax.serving.requests import Generation, Pending, RequestError, answer_name
 from agentgym_jax.serving.responses_api import ResponsesApi, ResponsesRequest
+from agentgym_jax.serving.scoring import TokenScores
 from agentgym_jax.serving.service import Backend, Service
 
 _EPISODE = "/episodes/{episode}"  # prefix of the routes of one episode
@@ -174,18 +176,22 @@ class _Served:
             )
             return chat.submit_tokens(prompt, own, on_tokens)
 
+        scores: list[TokenScores] = []  # of the prompts, if they are part of the answer
+        if body.echo and body.logprobs is not None:
+            futures = await self._service.run(lambda: [self._backend.score(p) for p in ids])
+            scores = await asyncio.gather(*map(asyncio.wrap_future, futures))
+
         def choice(number: int, result: Generation) -> dict[str, Any]:
+            prompt = number // body.n
             logprobs = None
             if body.logprobs is not None:
-                logprobs = {
-                    "tokens": self._names(result),
-                    "token_logprobs": result.logprobs.tolist(),
-                    "top_logprobs": None,
-                    "text_offset": None,
-                }
+                logprobs = replies.text_logprobs(
+                    self._backend.decode, result, scores[prompt] if scores else None
+                )
+            echoed = self._backend.decode(ids[prompt]) if body.echo else ""
             return {
                 "index": number,
-                "text": result.text,
+                "text": echoed + result.text,
                 "finish_reason": result.finish_reason,
                 "logprobs": logprobs,
                 **body.ids(result),
@@ -195,7 +201,10 @@ class _Served:
         if body.stream:
             format_ = streams.TextFormat(reply, self._backend.decode, body, choice, AnswerForm())
             return await self._service.stream(request, submit, count, format_)
-        results = await self._service.wait(request, submit, count)
+        if body.max_tokens == 0:
+            results = [Generation.empty(ids[i // body.n]) for i in range(count)]
+        else:
+            results = await self._service.wait(request, submit, count)
 
         def write() -> Response:
             choices = [choice(i, result) for i, result in enumerate(results)]

@@ -1,5 +1,6 @@
 """Backends of the HTTP application."""
 
+import concurrent.futures
 import hashlib
 import os
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from agentgym_jax.serving.conversations import Conversations
 from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.errors import UnknownEpisodeError
 from agentgym_jax.serving.requests import Chat
+from agentgym_jax.serving.scoring import TokenScores
 from agentgym_jax.text.tokenizer import Tokenizer
 from agentgym_jax.text.tool_chat import ToolChat
 
@@ -56,6 +58,10 @@ class ModelBackend:
     def token_bytes(self, token: int) -> bytes:
         """Implements `Backend.token_bytes`."""
         return self._tokenizer.token_bytes(token)
+
+    def score(self, ids: Sequence[int]) -> "concurrent.futures.Future[TokenScores]":
+        """Implements `Backend.score`."""
+        return self.engine.score(ids)
 
     def load(self) -> tuple[int, int]:
         """Implements `Backend.load`."""

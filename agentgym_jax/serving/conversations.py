@@ -22,7 +22,7 @@ from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.serving.answers import AnswerForm
 from agentgym_jax.serving.constraints import make_grammar
 from agentgym_jax.serving.digests import Message, describe_fork, digests, extend, for_template
-from agentgym_jax.serving.engine import Answer, Changes, Engine, TokenSequence
+from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.requests import (
     Constraint,
     Generation,
@@ -32,6 +32,7 @@ from agentgym_jax.serving.requests import (
     RequestError,
     Sampling,
 )
+from agentgym_jax.serving.sequences import Answer, Changes, TokenSequence
 from agentgym_jax.text.grammars import TokenMatcher
 from agentgym_jax.text.tool_chat import ToolChat
 

@@ -13,11 +13,12 @@ import dataclasses
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from absl import logging
 
-from agentgym_jax.sampling.adjusting import LogitOptions, TurnAdjuster
+from agentgym_jax.sampling.adjusting import TurnAdjuster
 from agentgym_jax.sampling.options import SampledTurn, SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.requests import (
@@ -28,72 +29,14 @@ from agentgym_jax.serving.requests import (
     Pending,
     RequestError,
 )
-from agentgym_jax.text.grammars import Grammars, TokenMatcher
+from agentgym_jax.serving.scoring import TokenScores, score_tokens
+from agentgym_jax.serving.sequences import Answer, Changes, TokenSequence
+from agentgym_jax.text.grammars import Grammars
 from agentgym_jax.text.growing import GrowingText
 from agentgym_jax.trajectory import TokenSource
 
 _WAIT_S = 0.001  # interval at which new requests are taken during a decode call, in seconds
 _STOPPED = "the policy is not sampling at present; try again later"
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """Sampled part of a sequence: tokens `start` to `stop`."""
-
-    start: int
-    stop: int
-    text: str
-    is_stopped: bool  # True if a stop token ended it
-    is_cut: bool  # True if a token limit ended it
-    grammar: str = ""  # grammar of its tokens; empty for none
-
-
-@dataclasses.dataclass(frozen=True)
-class Changes:
-    """Changes of the logits of an answer: penalties and biases, and a grammar or None."""
-
-    options: LogitOptions
-    matcher: TokenMatcher | None = None
-
-
-class TokenSequence:
-    """Tokens of one conversation, append-only, exactly as prefilled and sampled.
-
-    Only the engine changes a sequence, and only during a request.
-
-    Attributes:
-      key: Random key of the sampled tokens, uint32 [2].
-      number: Place of the sequence among those of its owner.
-      tokens, sources, logprobs, versions: One value per token, as in `Trajectory`.
-      answers: Sampled parts, in order.
-      row: Cache row that holds the tokens; None if no row does.
-    """
-
-    def __init__(self, key: np.ndarray, number: int = 0):
-        self.key = key
-        self.number = number
-        self.tokens: list[int] = []
-        self.sources: list[int] = []
-        self.logprobs: list[float] = []
-        self.versions: list[int] = []
-        self.answers: list[Answer] = []
-        self.row: int | None = None
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-    def extend(
-        self,
-        tokens: Sequence[int],
-        source: TokenSource,
-        logprobs: Sequence[float] | None = None,
-        version: int = -1,
-    ) -> None:
-        """Appends tokens; `logprobs` and `version` are those of sampled tokens."""
-        self.tokens.extend(tokens)
-        self.sources.extend([int(source)] * len(tokens))
-        self.logprobs.extend([0.0] * len(tokens) if logprobs is None else logprobs)
-        self.versions.extend([version] * len(tokens))
 
 
 @dataclasses.dataclass(eq=False)
@@ -220,14 +163,24 @@ class Engine:
             sequence, chunks, options, stop, frozenset(stop_ids), on_tokens, changes, future
         )
         work.future.set_running_or_notify_cancel()  # only the engine may complete it
+        self._enqueue(lambda: self._waiting.append(work))
+        return Pending(work.future, lambda: self._inbox.put(lambda: self._cancel(work)), total)
+
+    def score(self, tokens: Sequence[int]) -> "concurrent.futures.Future[TokenScores]":
+        """Scores a sequence of at least one token; the errors are those of `submit`."""
+        future: concurrent.futures.Future[TokenScores] = concurrent.futures.Future()
+        self._enqueue(lambda: self._score(tokens, future))
+        return future
+
+    def _enqueue(self, message: Callable[[], None]) -> None:
+        """Counts a waiting request and passes a message to the thread."""
         with self._lock:
             if not self._is_running:
                 raise NotServingError(_STOPPED)
             if self.num_waiting >= self._max_waiting:
                 raise OverloadedError(f"{self.num_waiting} requests wait already; try again later")
             self.num_waiting += 1
-            self._inbox.put(lambda: self._waiting.append(work))
-        return Pending(work.future, lambda: self._inbox.put(lambda: self._cancel(work)), total)
+            self._inbox.put(message)
 
     def forget(self, sequence: TokenSequence) -> None:
         """Frees the row of a sequence without an open request."""
@@ -295,6 +248,20 @@ class Engine:
                 self.num_waiting -= 1
             sampler.prefill(sequence.row, chunks)
             self._active[sequence.row] = work
+
+    def _score(self, tokens: Sequence[int], future: "concurrent.futures.Future[Any]") -> None:
+        """Completes a request of `score`, between two calls of the sampler."""
+        with self._lock:
+            self.num_waiting -= 1
+            is_running = self._is_running
+        if not is_running:
+            future.set_exception(NotServingError(_STOPPED))
+        elif future.set_running_or_notify_cancel():
+            try:
+                future.set_result(score_tokens(self._sampler.policy, self._sampler.params, tokens))
+            except Exception:
+                future.set_exception(NotServingError(_STOPPED))
+                raise
 
     def _adjuster(self, work: _Work) -> TurnAdjuster | None:
         if work.changes is None:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import pydantic
 
 from agentgym_jax.serving.answers import Parts
 from agentgym_jax.serving.requests import Generation
+from agentgym_jax.serving.scoring import TokenScores
 
 
 class Reply:
@@ -66,6 +67,41 @@ def token_logprobs(
             }
             for name, part, logprob in zip(names, parts, result.logprobs, strict=True)
         ]
+    }
+
+
+def text_logprobs(
+    decode: Callable[[Sequence[int]], str], result: Generation, scores: TokenScores | None
+) -> dict[str, Any]:
+    """Returns the `logprobs` of a text completion, with those of its prompt if it has `scores`.
+
+    The likeliest token is known in the prompt only; of sampled tokens it is the token itself.
+    """
+
+    def name(token: int) -> str:
+        return decode([token])
+
+    def top_of(token: int, logprob: float, best: int, highest: float) -> dict[str, float]:
+        text = name(best)
+        if token != best and text == name(token):  # parts of characters have the same text
+            text = f"token_id:{best}"
+        return {text: highest, name(token): logprob}
+
+    ids, logprobs, top = result.token_ids.tolist(), result.logprobs.tolist(), None
+    if scores is not None:
+        prompt = result.prompt_ids.tolist()
+        best, highest = (
+            [*scores.best_ids.tolist(), *ids],
+            [*scores.best_logprobs.tolist(), *logprobs],
+        )
+        ids, logprobs = prompt + ids, [*scores.logprobs.tolist(), *logprobs]
+        top = [None, *map(top_of, ids[1:], logprobs, best, highest)]
+        logprobs = [None, *logprobs]
+    return {
+        "tokens": [name(token) for token in ids],
+        "token_logprobs": logprobs,
+        "top_logprobs": top,
+        "text_offset": None,
     }
 
 

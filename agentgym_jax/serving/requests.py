@@ -114,6 +114,12 @@ class Generation:
     version: int
     stop: str = ""
 
+    @classmethod
+    def empty(cls, prompt_ids: Sequence[int]) -> "Generation":
+        """Returns the result of a request for no token."""
+        none = np.zeros(0, np.int32), np.zeros(0, np.float32)
+        return cls(np.asarray(prompt_ids, np.int32), *none, "", "length", -1)
+
 
 # Called with the ids sampled so far (int32), in the thread of the engine, so it must not block. Only the
 # result has the last tokens: they may contain a stop token or stop string.

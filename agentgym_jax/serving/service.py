@@ -16,6 +16,7 @@ from agentgym_jax.serving.answers import AnswerForm
 from agentgym_jax.serving.bodies import read_body
 from agentgym_jax.serving.errors import TOO_LONG
 from agentgym_jax.serving.requests import Chat, Generation, Pending, RequestError
+from agentgym_jax.serving.scoring import TokenScores
 
 _MAX_TOKEN_CHARACTERS = 256  # no token of a usual vocabulary is longer
 _MAX_UNKNOWN = 100  # unknown fields of requests that are logged
@@ -50,6 +51,13 @@ class Backend(Protocol):
 
     def token_bytes(self, token: int) -> bytes:
         """Returns the bytes of a token."""
+
+    def score(self, ids: Sequence[int]) -> "concurrent.futures.Future[TokenScores]":
+        """Returns the scores of the tokens of a prompt.
+
+        Raises:
+          RequestError: This policy scores no prompts.
+        """
 
     def load(self) -> tuple[int, int]:
         """Returns the number of sampling and of waiting requests."""

@@ -349,6 +349,7 @@ class CompletionRequest(_Common):
         | Annotated[list[str], Field(fail_fast=True)]
         | Annotated[list[TokenIds], Field(max_length=MAX_CHOICES, fail_fast=True)]
     )
+    max_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None  # 0 scores the prompt
     logprobs: Annotated[int, Field(ge=0)] | None = None
     echo: bool | None = False
     suffix: str | None = None
@@ -357,9 +358,12 @@ class CompletionRequest(_Common):
         """Implements `_Common.check`."""
         super().check()
         self.constrain(vars(self))
-        if self.echo or self.suffix:
-            name = "echo" if self.echo else "suffix"
-            raise RequestError(f"{name} is not supported; leave it out", param=name)
+        if self.suffix:
+            raise RequestError("suffix is not supported; leave it out", param="suffix")
+        if self.max_tokens == 0 and not self.echo:
+            raise RequestError("max_tokens=0 needs echo=true", param="max_tokens")
+        if self.echo and self.stream:
+            raise RequestError("echo has no streams; leave stream out", param="echo")
         if (self.logprobs or 0) > 1:
             raise RequestError("logprobs above 1 is not supported; set 1", param="logprobs")
         if not self.prompt:

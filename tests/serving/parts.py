@@ -20,10 +20,11 @@ from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.answers import AnswerForm
 from agentgym_jax.serving.app import make_app
 from agentgym_jax.serving.backend import ModelBackend
-from agentgym_jax.serving.engine import Answer, Engine
+from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.errors import UnknownEpisodeError
 from agentgym_jax.serving.http_server import HttpServer
 from agentgym_jax.serving.requests import Generation, Pending
+from agentgym_jax.serving.sequences import Answer
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.grammars import Grammars
 from agentgym_jax.text.tool_chat import ToolChat

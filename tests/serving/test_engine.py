@@ -11,13 +11,14 @@ from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling.options import SamplingOptions, episode_key
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.conversations import Conversations
-from agentgym_jax.serving.engine import Engine, TokenSequence
+from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.requests import (
     NotServingError,
     OverloadedError,
     RequestError,
     Sampling,
 )
+from agentgym_jax.serving.sequences import TokenSequence
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.text.tool_chat import ToolChat

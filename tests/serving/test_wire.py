@@ -161,7 +161,7 @@ def test_fields_of_usual_clients_are_accepted(served, changes):
     [
         *((TEXT, {"prompt": prompt}) for prompt in ("", [], [[]], [""], 5, None, [1, "a"], {})),
         *((TEXT, {"prompt": [token]}) for token in (-1, 1.5, 300, 2**31, 10**40)),
-        (TEXT, {"prompt": "x", "echo": True}),
+        (TEXT, {"prompt": "x", "suffix": "y"}),
         (TEXT, {"prompt": "x", "logprobs": 2}),
         (TEXT, {"prompt": "x", "logprobs": -1}),
         (TEXT, {"prompt": ["x"] * 100, "n": 2}),
