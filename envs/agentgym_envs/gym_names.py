@@ -17,6 +17,7 @@ IDS: Mapping[str, str] = {
     "SearchQA-v0": "searchqa",
     "Maze-v0": "maze",
     "Wordle-v0": "wordle",
+    "ALFWorld-v0": "alfworld",
 }
 
 

@@ -15,7 +15,7 @@ from agentgym_envs.registry import ENVIRONMENTS
 # Numbers of (tasks, actions per task) where the default (4, 10) is too slow: starting a
 # ScienceWorld task takes half a second.
 SAMPLES = {"sciworld": (1, 4)}
-NEED_MORE = {"sciworld", "searchqa"}  # environments that need more than Python packages
+NEED_MORE = {"alfworld", "sciworld", "searchqa"}  # environments that need more than Python packages
 ELSEWHERE = {"webarena"}  # tested in tests/envs/webarena, because its sites take minutes to build
 # (environment, check) pairs that do not apply because a new session already has a task.
 DASHES = {

@@ -123,6 +123,7 @@ def _moves(facts: Facts) -> Iterator[Move]:
         if held:
             yield from _moves_with_held(facts, at | {"o": held})
     if held:
+        # The domain also lists objects in receptacles, with a type that it misspells: `location,`.
         yield Move("examineobject", {"a": agent, "o": held})
         if facts.one("objecttype", held) in _KNIVES:
             for (thing,) in facts.of("sliceable"):
@@ -137,10 +138,8 @@ def _moves_with_content(facts: Facts, at: Mapping[str, str], is_holding: bool) -
         bound = {**at, "o": thing}
         if facts.has("toggleable", thing):  # even in a closed receptacle
             yield Move("toggleobject", bound)
-        if is_accessible(facts, place):
-            yield Move("examineobject", {"a": at["a"], "o": thing})
-            if facts.has("pickupable", thing) and not is_holding:
-                yield Move("pickupobject", bound)
+        if is_accessible(facts, place) and facts.has("pickupable", thing) and not is_holding:
+            yield Move("pickupobject", bound)
 
 
 def _moves_with_held(facts: Facts, bound: Mapping[str, str]) -> Iterator[Move]:

@@ -1,6 +1,7 @@
 """ALFWorld as a served environment: its option, spec, routes and answer bodies."""
 
 import functools
+import importlib.metadata
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -101,7 +102,9 @@ Tasks = Sequence[dict[str, Any]]
 
 def _generated() -> tuple[Tasks, Callable[[int], Game], str]:
     """Returns the tasks, the function that builds a game, and a word for the version."""
-    return houses.task_manifest(), _kept(houses.build), "houses"
+    tasks = houses.task_manifest()
+    version = importlib.metadata.version("alfworld")
+    return tasks, _kept(houses.build), f"alfworld-{version}"
 
 
 def _downloaded(folder: str) -> tuple[Tasks, Callable[[int], Game], str]:
