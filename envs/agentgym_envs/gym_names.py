@@ -18,6 +18,7 @@ IDS: Mapping[str, str] = {
     "Maze-v0": "maze",
     "Wordle-v0": "wordle",
     "ALFWorld-v0": "alfworld",
+    "WebShop-v0": "webshop",
 }
 
 

@@ -375,9 +375,8 @@ def as_download(data_idx):
         domain = file.read()
     told = game.grammar.rules["task"][0][1]
     return {
-        "pddl_domain": domain.replace("(:action help", "(:action unused"),
-        "grammar": package.grammar.replace("Your task is to: UNKNOWN GOAL.", told)
-        + '\naction unused { template :: "help"; feedback :: "help"; }',
+        "pddl_domain": domain.partition("(:action help")[0] + ")",
+        "grammar": package.grammar.replace("Your task is to: UNKNOWN GOAL.", told),
         "pddl_problem": f"(define (problem p) (:domain alfred) (:objects {objects}) "
         f"(:init {start} (= (total-cost) 0)) {goal}",
     }
