@@ -17,8 +17,11 @@ from agentgym_envs.registry import ENVIRONMENTS
 SAMPLES = {"sciworld": (1, 4)}
 NEED_MORE = {"alfworld", "sciworld", "searchqa"}  # environments that need more than Python packages
 ELSEWHERE = {"webarena"}  # tested in tests/envs/webarena, because its sites take minutes to build
-# (environment, check) pairs that do not apply because a new session already has a task.
+# (environment, check) pairs that do not apply: a new session already has a task, or an impossible
+# action is not refused but shows the same page.
 DASHES = {
+    ("webshop", episodes.no_task_begins_with_a_refusal),
+    ("webshop", episodes.valid_actions_are_not_refused),
     ("textcraft", sessions.a_step_before_the_first_reset_is_refused),
     ("wordle", sessions.a_step_before_the_first_reset_is_refused),
 }

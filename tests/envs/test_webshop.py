@@ -41,7 +41,7 @@ def test_a_purchase_leads_over_the_pages_of_webshop():
     assert first == ["WebShop", "Instruction:", wish, "Search"]
     found = shop.step("search[fennick yarrow mug]").observation.split(" [SEP] ")
     head = ["Instruction:", wish, "Back to Search"]
-    assert found[:5] == [*head, "Page 1 (Total results: 50)", "Next >"]
+    assert found[:5] == [*head, "Page 1 (Total results: 41)", "Next >"]
     assert len(found) == 5 + 10 * 3
     assert found[5:8] == ["NG0013", "Fennick Yarrow Mug", "$14.81"]
     item = shop.step("click[NG0013]").observation.split(" [SEP] ")
