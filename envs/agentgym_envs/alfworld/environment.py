@@ -21,7 +21,7 @@ _NOTHING = "Nothing happens."
 
 @dataclasses.dataclass(frozen=True)
 class Told(StepResult):
-    """Result with more facts that AgentGym's server tells.
+    """Result with the further facts that AgentGym's server sends.
 
     Attributes:
       available_actions: Commands that are possible now, in alphabetical order.
@@ -153,8 +153,8 @@ def _find(action: str, moves: Mapping[str, Move]) -> Move | None:
     command = " ".join(action.lower().split())
     if command in moves:
         return moves[command]
-    put = _PUT.fullmatch(command)
-    for form in ("put {} in/on {}", "move {} to {}") if put else ():
-        if (other := form.format(*put.groups())) in moves:
-            return moves[other]
+    if (put := _PUT.fullmatch(command)) is not None:
+        for form in ("put {} in/on {}", "move {} to {}"):
+            if (other := form.format(*put.groups())) in moves:
+                return moves[other]
     return None

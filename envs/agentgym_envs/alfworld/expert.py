@@ -12,13 +12,13 @@ _STATES = {state: (action, kind) for action, (_, kind, state) in APPLIANCES.item
 
 @dataclasses.dataclass(frozen=True)
 class Aim:
-    """What a goal asks for.
+    """Demands of a goal.
 
     Attributes:
       thing: Type of the object.
       receptacle: Type of the receptacle that must contain it; empty if it must be held.
       states: States such as `isclean` that the object must have.
-      lamp: Type of the lamp that must be on where the agent stands; empty if there is none.
+      lamp: Type of the lamp that must be on at the place of the agent; empty if there is none.
       count: Number of objects.
     """
 
@@ -30,10 +30,10 @@ class Aim:
 
 
 def aim_of(goal: Goal) -> Aim:
-    """Returns what a goal of one of the six task types asks for."""
+    """Returns the demands of a goal of one of the six task types."""
     atoms = [atom for group in goal for atom in group]
     toggled = {words[0] for name, words in atoms if name == "istoggled"}
-    types = dict(words for name, words in atoms if name == "objecttype")
+    types = {words[0]: words[1] for name, words in atoms if name == "objecttype"}
     receptacles = [words[1] for name, words in atoms if name == "receptacletype"]
     things = [variable for variable in types if variable not in toggled]
     return Aim(
@@ -46,7 +46,7 @@ def aim_of(goal: Goal) -> Aim:
 
 
 def next_command(aim: Aim, facts: Facts, moves: Mapping[str, Move]) -> str:
-    """Returns the command that comes next from any state of an unfinished game."""
+    """Returns the next command in any state of an unfinished game."""
     planner = _Planner(aim, facts)
     action, bound = planner.next_action()
     return next(

@@ -44,7 +44,7 @@ class Facts:
     def matches(self, atoms: Sequence[Atom], bound: Binding) -> Iterator[dict[str, str]]:
         """Yields the bindings of variables for which all atoms are true.
 
-        As in TextWorld, the bindings come in the order of the sorted facts, and two variables never
+        As in TextWorld, the bindings have the order of the sorted facts, and two variables never
         have the same value.
 
         Args:

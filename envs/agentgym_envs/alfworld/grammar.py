@@ -139,7 +139,7 @@ def read_rules(source: str) -> Grammar:
 def read_grammar(source: str, task: str) -> Grammar:
     """Reads a grammar whose task is still open (`UNKNOWN GOAL`) and states the task in it."""
     grammar = read_rules(source)
-    stated = [([], f"Your task is to: {task}.")]
+    stated: list[tuple[list[Atom], str]] = [([], f"Your task is to: {task}.")]
     return dataclasses.replace(grammar, rules={**grammar.rules, "task": stated})
 
 

@@ -14,6 +14,7 @@ import runpy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agentgym_envs.alfworld.facts import Atom
 from agentgym_envs.alfworld.grammar import read_grammar
 from agentgym_envs.alfworld.pddl import read_goal
 from agentgym_envs.alfworld.rules import Game, numbered_names
@@ -56,7 +57,7 @@ class Plan:
     Attributes:
       number: Number of the room in AI2-THOR.
       receptacles: Identifier and type of each receptacle.
-      objects: Types of the objects that can lie in the receptacles.
+      objects: Types of the objects that the receptacles can contain.
       lamps: Types of the lamps.
     """
 
@@ -216,7 +217,7 @@ def build(data_idx: int) -> Game:
     places = _place_objects(task, known, rng)
     kinds = dict(task.plan.receptacles)
     things = sorted({thing for thing, _, _ in places} | {task.thing})
-    facts = [("atlocation", ("agent1", "loc_0"))]
+    facts: list[Atom] = [("atlocation", ("agent1", "loc_0"))]
     for i, (receptacle, kind) in enumerate(task.plan.receptacles, start=1):
         facts.append(("receptacletype", (receptacle, _type(kind))))
         facts.append(("receptacleatlocation", (receptacle, f"loc_{i}")))
@@ -228,7 +229,7 @@ def build(data_idx: int) -> Game:
             for thing in things
             if thing in known.can_hold[kind]
         ]
-    location = dict(argument for name, argument in facts if name == "receptacleatlocation")
+    location = {words[0]: words[1] for name, words in facts if name == "receptacleatlocation"}
     for thing, identifier, place in places:
         facts.append(("objecttype", (identifier, _type(thing))))
         facts.append(("inreceptacle", (identifier, place)))

@@ -217,5 +217,5 @@ def _fits(goal: Goal, product: Product) -> bool:
 
 
 def _query(goal: Goal) -> str:
-    """Returns what the instruction asks for, without the price."""
+    """Returns the wishes of the instruction, without the price."""
     return " ".join((goal.product.query, *goal.attributes, *goal.options.values()))

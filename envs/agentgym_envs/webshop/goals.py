@@ -21,7 +21,7 @@ class Goal:
 
     Attributes:
       product: A product that fits.
-      instruction: What to buy, as told to the agent.
+      instruction: Text for the agent that describes the product.
       attributes: Properties that the product must have.
       options: Option values that must be chosen.
       highest_price: Highest allowed price in dollars.

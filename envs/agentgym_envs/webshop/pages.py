@@ -14,7 +14,7 @@ _THANKS = "Thank you for shopping with us!"
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """What the agent sees.
+    """A page as the agent sees it.
 
     Attributes:
       kind: `index`, `results`, `item`, `item_sub_page` or `done`.

@@ -27,7 +27,7 @@ class SearchEngine:
 
     def search(self, query: str, limit: int) -> list[int]:
         """Returns the numbers of the best texts, best first; texts with equal scores in order."""
-        scores: collections.Counter[int] = collections.Counter()
+        scores: dict[int, float] = collections.defaultdict(float)
         for term in sorted(set(_terms(query))):
             for number, weight in self._weights[term].items() if term in self._weights else ():
                 scores[number] += weight
