@@ -1,5 +1,7 @@
 """ALFWorld: a downloaded game written by hand, generated houses, the expert, and TextWorld's answers."""
 
+import hashlib
+import importlib
 import importlib.util
 import json
 import random
@@ -21,6 +23,7 @@ needs_package = pytest.mark.skipif(
     importlib.util.find_spec("alfworld") is None, reason="needs the extra alfworld"
 )
 MANIFEST = "9976e4a1fb3736c62123fb604a65fcfd3590c8b51bd6aefef25f7608f168669d"
+CONTENT = "d25e0f88f7f11c9f01fd4fa7401ef5ad2de83ea07a12a12b7a211c381ec9f672"
 FIRST_OF_KIND = range(len(houses.KINDS))
 
 # Downloaded games
@@ -158,6 +161,12 @@ def test_downloaded_games_have_the_official_splits_or_the_ids_of_agentgym(downlo
     entries[0]["task_id"] = "trial_2"
     (download / "mappings_test.json").write_text(json.dumps(entries))
     assert listed() == [("train", "trial_1"), ("test", "trial_2")]
+    entries[0]["task_id"] = "trial_3"
+    (download / "mappings_test.json").write_text(json.dumps(entries))
+    with pytest.raises(
+        SetupError, match="valid_train/.*trial_3/game.tw-pddl of a mapping is missing"
+    ):
+        listed()
     (download / "mappings_test.json").write_text("[3]")
     with pytest.raises(SetupError, match="mappings_test.json is not a mapping of AgentGym"):
         listed()
@@ -258,6 +267,12 @@ def test_generated_tasks_are_split_by_floor_plans():
     assert all(number % 100 <= 6 for number in plans["test"])
     assert {task["task_type"] for task in tasks if task["split"] == "test"} == set(houses.KINDS)
     assert manifest.sha256(tasks) == MANIFEST
+
+
+@needs_package
+def test_the_content_of_the_houses_has_not_changed():
+    facts = [houses.build(data_idx).facts for data_idx in (0, 1, 2619)]
+    assert hashlib.sha256(json.dumps(facts).encode()).hexdigest() == CONTENT
 
 
 @needs_package

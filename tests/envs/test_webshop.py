@@ -91,6 +91,16 @@ def test_impossible_actions_show_the_same_page(action):
     assert (result.reward, result.done) == (0, False)
 
 
+@pytest.mark.parametrize("page_of", ["search[mug]", "click[ng0001]", "click[description]"])
+def test_texts_that_cannot_be_clicked_show_the_same_page(page_of):
+    way = ["search[mug]", "click[ng0001]", "click[description]"]
+    shop = playing(MUG, *way[: way.index(page_of) + 1])
+    before = page(shop)
+    for text in ("ng9999", "no such colour", "mug", "< PREV >", "instruction:"):
+        assert not shop.step(f"click[{text}]").done
+        assert page(shop) == before
+
+
 @pytest.mark.parametrize("words", ["%", "[SEP]", ".*", "zzz", "x " * 4000])
 def test_odd_searches_are_answered(words):
     shop = playing(MUG, f"search[{words}]")

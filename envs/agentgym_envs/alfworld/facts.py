@@ -19,10 +19,6 @@ class Facts:
         for name, arguments in atoms:
             self._of[name].add(arguments)
 
-    def copy(self) -> "Facts":
-        """Returns an independent copy."""
-        return Facts((name, arguments) for name, found in self._of.items() for arguments in found)
-
     def has(self, name: str, *arguments: str) -> bool:
         """Returns True if the fact is true."""
         return name in self._of and arguments in self._of[name]

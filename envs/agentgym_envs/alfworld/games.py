@@ -48,6 +48,9 @@ def find_games(folder: pathlib.Path) -> list[dict[str, Any]]:
             for path in sorted(root.glob(f"{part}/*/*/{_FILE}"))
             if path.parts[-3].partition("-")[0] in KINDS and "Sliced" not in path.parts[-3]
         ]
+    for game, _ in found:
+        if not (root / game / _FILE).is_file():
+            raise SetupError(f"alfworld: the game {root / game / _FILE} of a mapping is missing")
     if not found:
         raise SetupError(
             f"alfworld: no game {root}/train/*/*/{_FILE}. Download ALFWorld's games with "
