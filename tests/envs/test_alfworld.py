@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from agentgym_envs.alfworld import houses, rules
+from agentgym_envs.alfworld import houses
 from agentgym_envs.alfworld.environment import AlfWorldEnvironment
 from agentgym_envs.alfworld.facts import Facts
 from agentgym_envs.alfworld.games import read_game
@@ -394,15 +394,4 @@ def as_download(data_idx):
         "grammar": package.grammar.replace("Your task is to: UNKNOWN GOAL.", told),
         "pddl_problem": f"(define (problem p) (:domain alfred) (:objects {objects}) "
         f"(:init {start} (= (total-cost) 0)) {goal}",
-    }
-
-
-def test_the_last_thing_of_a_type_has_number_one():
-    assert rules.numbered_names(
-        ["mug_bar_1", "mug_bar_2", "sink_bar_1_bar_sinkbasin", "loc_0"]
-    ) == {
-        "loc_0": "loc_0 1",
-        "mug_bar_1": "mug 2",
-        "mug_bar_2": "mug 1",
-        "sink_bar_1_bar_sinkbasin": "sinkbasin 1",
     }

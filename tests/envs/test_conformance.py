@@ -75,7 +75,7 @@ def test_every_environment_of_the_project_has_every_property(subject, check):
         assert (subject.served.spec.name, check) in DASHES
 
 
-@pytest.mark.parametrize("name", ["babyai", "maze", "searchqa", "textcraft", "wordle"])
+@pytest.mark.parametrize("name", ["babyai", "maze", "searchqa", "textcraft", "webshop", "wordle"])
 def test_episodes_in_compat_mode_are_reproducible_and_solvable(name, options_of):
     subject = Subject(
         ENVIRONMENTS[name].module, compat=True, tasks=2, actions=8, options=options_of(name)
