@@ -93,6 +93,7 @@ setup(
     | {"console_scripts": SCRIPTS + SERVERS["ENTRY_POINTS"]["console_scripts"]},
     extras_require={
         "sciworld": SCIWORLD,
+        "alfworld": SERVERS["ALFWORLD"],  # not in dev, because it compiles for minutes
         "search": SEARCH,
         "web": WEB,
         "cuda": ["jax[cuda12]>=0.10.0"],  # also the GPU compiler of plans; it needs no GPU

@@ -23,6 +23,9 @@ ENVIRONMENTS = [
 ]
 # The task ids of ScienceWorld depend on its version. It needs Java 11 or newer.
 SCIWORLD = ["scienceworld==1.2.3"]
+# Floor plans, goals and texts of household tasks. Its own requirements, TextWorld and a planner that
+# is compiled for minutes, are used only by a test.
+ALFWORLD = ["alfworld==0.4.2"]
 # Deep search: packages of its search engines, and packages whose facts form the corpus. The corpus
 # depends on their versions.
 SEARCH = [

@@ -19,6 +19,8 @@ setup(
     packages=find_packages(include=["agentgym_*"]),
     package_data=SERVERS["PACKAGE_DATA"],
     install_requires=SERVERS["ENVIRONMENTS"],
-    extras_require={name.lower(): SERVERS[name] for name in ("SCIWORLD", "SEARCH", "WEB")},
+    extras_require={
+        name.lower(): SERVERS[name] for name in ("SCIWORLD", "ALFWORLD", "SEARCH", "WEB")
+    },
     entry_points=SERVERS["ENTRY_POINTS"],
 )

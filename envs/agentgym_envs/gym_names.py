@@ -17,6 +17,8 @@ IDS: Mapping[str, str] = {
     "SearchQA-v0": "searchqa",
     "Maze-v0": "maze",
     "Wordle-v0": "wordle",
+    "ALFWorld-v0": "alfworld",
+    "WebShop-v0": "webshop",
 }
 
 

@@ -29,6 +29,8 @@ ENVIRONMENTS: Mapping[str, RegistryEntry] = {
     "searchqa": RegistryEntry("agentgym_envs.searchqa.served", 36005),
     "maze": RegistryEntry("agentgym_envs.maze.served", 36006),
     "wordle": RegistryEntry("agentgym_envs.wordle.served", 36007),
+    "alfworld": RegistryEntry("agentgym_envs.alfworld.served", 36014),
+    "webshop": RegistryEntry("agentgym_envs.webshop.served", 36015),
 }
 OTHER_PORT = 36000  # default port of modules that are not in the table
 

@@ -75,6 +75,6 @@ def test_many_threads_play_at_once(clients):
 
 
 def test_an_environment_of_another_project_cannot_run_in_process():
-    with pytest.raises(ValueError, match="'webshop' cannot run in this process"):
-        with in_process_servers(["webshop"]):
+    with pytest.raises(ValueError, match="'sqlgym' cannot run in this process"):
+        with in_process_servers(["sqlgym"]):
             pass

@@ -15,10 +15,13 @@ from agentgym_envs.registry import ENVIRONMENTS
 # Numbers of (tasks, actions per task) where the default (4, 10) is too slow: starting a
 # ScienceWorld task takes half a second.
 SAMPLES = {"sciworld": (1, 4)}
-NEED_MORE = {"sciworld", "searchqa"}  # environments that need more than Python packages
+NEED_MORE = {"alfworld", "sciworld", "searchqa"}  # environments that need more than Python packages
 ELSEWHERE = {"webarena"}  # tested in tests/envs/webarena, because its sites take minutes to build
-# (environment, check) pairs that do not apply because a new session already has a task.
+# (environment, check) pairs that do not apply: a new session already has a task, or an impossible
+# action is not refused but shows the same page.
 DASHES = {
+    ("webshop", episodes.no_task_begins_with_a_refusal),
+    ("webshop", episodes.valid_actions_are_not_refused),
     ("textcraft", sessions.a_step_before_the_first_reset_is_refused),
     ("wordle", sessions.a_step_before_the_first_reset_is_refused),
 }
@@ -72,7 +75,7 @@ def test_every_environment_of_the_project_has_every_property(subject, check):
         assert (subject.served.spec.name, check) in DASHES
 
 
-@pytest.mark.parametrize("name", ["babyai", "maze", "searchqa", "textcraft", "wordle"])
+@pytest.mark.parametrize("name", ["babyai", "maze", "searchqa", "textcraft", "webshop", "wordle"])
 def test_episodes_in_compat_mode_are_reproducible_and_solvable(name, options_of):
     subject = Subject(
         ENVIRONMENTS[name].module, compat=True, tasks=2, actions=8, options=options_of(name)

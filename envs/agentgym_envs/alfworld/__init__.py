@@ -1,0 +1,1 @@
+"""ALFWorld: household tasks in houses described by text."""
