@@ -12,22 +12,26 @@ TRAINING = [
     "flax>=0.12.2",
     "optax>=0.2.8",  # muon with a separate rate for parameters that are no matrix
     "orbax-checkpoint>=0.11.20",
+    "tensorstore>=0.1.74",
     "transformers>=5.0",
     "tokenizers>=0.22",
     "sentencepiece>=0.2",
     "protobuf>=4.25",
     "jinja2>=3.1",
+    "markupsafe>=2.1",
     "llguidance>=1.9",  # a wheel of 3 MB without dependencies
     "huggingface-hub>=0.30",
     "safetensors>=0.6",
     "chex>=0.1.90",
     "etils[epath]>=1.9",
+    "fsspec>=2024.6",
     "ml-collections>=1.0",
     "absl-py>=2.1",
     "urllib3>=2.2",
     "rich>=13.9",
     "matplotlib>=3.9",
     "numpy>=2.0",
+    "scipy>=1.14",
     "starlette>=0.46",
     "uvicorn>=0.35",
     "prometheus-client>=0.21",
@@ -112,6 +116,7 @@ setup(
         "parity": ["torch>=2.6", "accelerate"],
         # The reference of tests/parity/test_webarena_evaluators.py; best in a separate environment.
         "web_oracle": WEB + ["libwebarena==0.0.5"],
+        "agents": ["openai>=1.66"],  # of the program agentgym_jax.programs.react
         "gcs": ["etils[epath-gcs]>=1.13"],  # --workdir=gs://bucket/run
         # config.loggers; tensorboardX because it needs numpy and protobuf alone.
         "notebook": ["pandas>=2.2"],  # tables of loaded runs

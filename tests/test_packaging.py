@@ -1,5 +1,6 @@
 """Both setup.py files: they install the same packages for the servers and declare every command."""
 
+import ast
 import json
 import pathlib
 import pkgutil
@@ -48,6 +49,48 @@ def test_both_setup_files_declare_the_servers_equally(both):
     assert servers["package_data"].items() <= project["package_data"].items()
     for group, points in servers["entry_points"].items():
         assert set(points) <= set(project["entry_points"][group])
+
+
+# Distributions whose modules have other names.
+DISTRIBUTIONS = {
+    "absl": "absl-py",
+    "google": "protobuf",
+    "jaxlib": "jax",  # jax requires it
+    "ml_collections": "ml-collections",
+    "orbax": "orbax-checkpoint",
+    "pydantic_core": "pydantic",  # pydantic requires it
+}
+# Imports that only an extra installs, by module of agentgym_jax.
+OF_EXTRAS = {
+    "data/rows.py": {"pyarrow"},
+    "data/tfds_builders.py": {"tensorflow-datasets"},
+    "programs/react.py": {"openai"},
+    "programs/verifiers_env.py": {"verifiers"},
+}
+
+
+def imported_distributions(path):
+    """Returns the distributions whose modules a file imports, without those of this project."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module)
+    roots = {name.split(".")[0] for name in names} - sys.stdlib_module_names
+    roots = {root for root in roots if not root.startswith("agentgym_") and root != "configs"}
+    return {DISTRIBUTIONS.get(root, root.replace("_", "-")) for root in roots}
+
+
+def test_every_import_of_training_is_a_requirement_or_that_of_an_extra(both):
+    required = {re.match(r"[\w-]+", line)[0] for line in both[0]["install_requires"]}
+    root = ROOT / "agentgym_jax"
+    missing = {}
+    for path in root.glob("**/*.py"):
+        name = path.relative_to(root).as_posix()
+        if left := imported_distributions(path) - required - OF_EXTRAS.get(name, set()):
+            missing[name] = left
+    assert not missing
 
 
 def test_every_place_has_the_same_version(both):
