@@ -29,6 +29,9 @@ ENVIRONMENTS: Mapping[str, RegistryEntry] = {
     "searchqa": RegistryEntry("agentgym_envs.searchqa.served", 36005),
     "maze": RegistryEntry("agentgym_envs.maze.served", 36006),
     "wordle": RegistryEntry("agentgym_envs.wordle.served", 36007),
+    "weather": RegistryEntry("agentgym_envs.tools.weather", 36008),
+    "movie": RegistryEntry("agentgym_envs.tools.movie", 36009),
+    "academia": RegistryEntry("agentgym_envs.tools.academia", 36010),
 }
 OTHER_PORT = 36000  # default port of modules that are not in the table
 
