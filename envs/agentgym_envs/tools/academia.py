@@ -107,6 +107,17 @@ class AcademiaWorld(World):
         """Whether two papers are joined."""
         return self._edge("PaperNet", node1, node2)
 
+    def samples(self) -> dict[str, list[Any]]:
+        """Returns arguments with which the tools can be called."""
+        authors, titles = (list(_graphs()[name].nodes) for name in ("AuthorNet", "PaperNet"))
+        return {
+            "graph": ["PaperNet", "AuthorNet"],
+            "node": [titles[0], authors[0]],
+            "node1": [authors[0], titles[0]],
+            "node2": [authors[1], titles[1]],
+            "answer": ["unknown"],
+        }
+
     def state(self) -> dict[str, Any]:
         """Returns the graphs that are loaded."""
         return {"loaded": sorted(self._loaded)}
@@ -220,20 +231,12 @@ def _tasks() -> TaskSet:
 
 def make_served_environment() -> ServedEnvironment:
     """Returns the tools for papers and authors as a served environment."""
-    authors, titles = (list(_graphs()[name].nodes) for name in ("AuthorNet", "PaperNet"))
     return tool_environment(
         "academia",
         AcademiaWorld,
         _tasks(),
         version="1",
         max_turns=12,
-        values={
-            "graph": ["PaperNet", "AuthorNet"],
-            "node": [titles[0], authors[0]],
-            "node1": [authors[0], titles[0]],
-            "node2": [authors[1], titles[1]],
-            "answer": ["unknown"],
-        },
         about="Answer a question about scientific papers and their authors. PaperNet joins papers "
         "that cite each other, AuthorNet people who wrote together.",
         hints="Load a graph before you ask it.",

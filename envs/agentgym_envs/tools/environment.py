@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from agentgym_envs.base.environment import EnvironmentFault, StepResult
@@ -49,7 +49,6 @@ class ToolEnvironment(ReplayedEnvironment[Episode]):
       name: Name of the environment in messages.
       tasks: All tasks by index.
       make_world: Function that makes the world of a task from its setup.
-      values: Sample values of the tools' parameters, for `valid_actions`.
       is_compat: True for AgentGym's rules: the reward is the best progress so far, every call with
         the word `finish` ends the episode, and later steps are answered.
     """
@@ -59,14 +58,12 @@ class ToolEnvironment(ReplayedEnvironment[Episode]):
         name: str,
         tasks: Sequence[Task],
         make_world: Callable[..., World],
-        values: Mapping[str, Sequence[Any]],
         *,
         is_compat: bool,
     ):
         self.name = name  # type: ignore[misc]  # one class serves five environments
         self._tasks = tasks
         self._make_world = make_world
-        self._values = values
         self._is_compat = is_compat
 
     def reset(self, data_idx: int) -> StepResult:
@@ -110,13 +107,13 @@ class ToolEnvironment(ReplayedEnvironment[Episode]):
         return write_call("finish", episode.task.answer)
 
     def valid_actions(self) -> list[str]:
-        """Returns calls of all tools with sample arguments, which do not depend on the task."""
-        world = type(self.playing.world)
+        """Returns calls of all tools with sample arguments, which do not depend on the goal."""
+        world, values = type(self.playing.world), self.playing.world.samples()
         calls = []
         for name in world.tools:
             names = [p.name for p in parameters(world, name) if p.default is p.empty]
-            for i in range(max((len(self._values[n]) for n in names), default=1)):
-                row = {n: self._values[n][i % len(self._values[n])] for n in names}
+            for i in range(max((len(values[n]) for n in names), default=1)):
+                row = {n: values[n][i % len(values[n])] for n in names}
                 calls.append(write_call(name, row))
         return list(dict.fromkeys(calls))
 

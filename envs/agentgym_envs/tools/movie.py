@@ -154,6 +154,17 @@ class MovieWorld(World):
         *("get_movie_translation", "check_valid_actions", "finish"),
     )
 
+    def samples(self) -> dict[str, list[Any]]:
+        """Returns arguments with which the tools can be called."""
+        film, person = next(zip(*map(dict.items, _everything()), strict=False))
+        return {
+            "movie_name": [film[0], "The Amber"],
+            "movie_id": [str(film[1]["get_search_movie"][0]["id"]), "12"],
+            "person_name": [person[0], "Nobody"],
+            "person_id": [str(person[1]["get_search_person"][0]["id"]), "12"],
+            "answer": ["unknown"],
+        }
+
     def get_search_movie(self, movie_name: str) -> Any:
         """Id, title and summary of a film."""
         found = _search(_everything()[0], movie_name)
@@ -296,20 +307,12 @@ def _tasks() -> TaskSet:
 
 def make_served_environment() -> ServedEnvironment:
     """Returns the film tools as a served environment."""
-    film, person = next(zip(*map(dict.items, _everything()), strict=False))
     return tool_environment(
         "movie",
         MovieWorld,
         _tasks(),
         version="1",
         max_turns=12,
-        values={
-            "movie_name": [film[0], "The Amber"],
-            "movie_id": [str(film[1]["get_search_movie"][0]["id"]), "12"],
-            "person_name": [person[0], "Nobody"],
-            "person_id": [str(person[1]["get_search_person"][0]["id"]), "12"],
-            "answer": ["unknown"],
-        },
         about="Answer a question about films and the people who make them.",
         hints="Ids always come from get_search_movie, get_search_person, casts and crews; they are "
         "strings.",

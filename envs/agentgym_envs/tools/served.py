@@ -1,7 +1,6 @@
 """The tool environments as served environments: spec, routes and answer bodies."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import pydantic
 
@@ -51,7 +50,6 @@ def tool_environment(
     *,
     version: str,
     max_turns: int,
-    values: Mapping[str, Sequence[Any]],
     about: str,
     hints: str,
     example: str,
@@ -64,14 +62,13 @@ def tool_environment(
       drawn: Its tasks.
       version: Version of the behaviour, which changes when a task, a text or a rule changes.
       max_turns: AgentGym's turn limit.
-      values: Sample values of the tools' parameters, for `valid_actions`.
       about: First sentence of the instructions.
       hints: Sentences of the instructions after the list of tools.
       example: A call as an example.
     """
 
     def factory(is_compat: bool) -> Callable[[], ToolEnvironment]:
-        return lambda: ToolEnvironment(name, drawn.tasks, world, values, is_compat=is_compat)
+        return lambda: ToolEnvironment(name, drawn.tasks, world, is_compat=is_compat)
 
     return ServedEnvironment(
         spec=EnvironmentSpec(

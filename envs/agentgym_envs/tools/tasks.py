@@ -35,6 +35,7 @@ def question(goal: str, calls: Sequence[Call], answer: Any, **setup: Any) -> Tas
     return Task(goal, tuple(calls), {"answer": answer}, in_order(answer), setup)
 
 
+_MAX_ATTEMPTS = 2000  # draws of a template
 Template = Callable[[random.Random], Task | None]  # None if the drawn values give no task
 
 
@@ -59,10 +60,14 @@ def draw(
         for name, template in templates.items():
             rng = random.Random(f"{environment}/{name}")
             seen: dict[str, Task] = {}
+            attempts = 0
             while len(seen) < each:
                 task = template(rng)
                 if task is not None:
                     seen.setdefault(f"{task.goal} {task.setup}", task)
+                attempts += 1
+                if attempts > _MAX_ATTEMPTS:
+                    raise ValueError(f"{environment}: {name} gives only {len(seen)} tasks")
             for task in seen.values():
                 facts = {"template": name, "goal": task.goal}
                 listed.append({"data_idx": len(tasks), "split": split, **facts})

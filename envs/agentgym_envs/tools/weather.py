@@ -8,11 +8,10 @@ from typing import Any
 
 from agentgym_envs.base.served import ServedEnvironment
 from agentgym_envs.tools import climate
-from agentgym_envs.tools.actions import ToolError
 from agentgym_envs.tools.places import PLACES, Place
 from agentgym_envs.tools.served import tool_environment
 from agentgym_envs.tools.tasks import Call, Task, TaskSet, draw, question
-from agentgym_envs.tools.world import World
+from agentgym_envs.tools.world import World, read_date
 
 _TOO_LONG = (
     "Error: Sorry, at present, we support a maximum time span of 30 days between start_date and "
@@ -35,9 +34,9 @@ def _span_tool(variables: _Variables, is_past: bool, text: str) -> Callable[...,
         self: "WeatherWorld", latitude: float, longitude: float, start_date: str, end_date: str
     ) -> Any:
         for name, date in (("start_date", start_date), ("end_date", end_date)):
-            if is_past and _date(date) >= _date(self.date):
+            if is_past and read_date(date) >= read_date(self.date):
                 return f"Error: {name} should be earlier than current_date"
-            if not is_past and _date(date) <= _date(self.date):
+            if not is_past and read_date(date) <= read_date(self.date):
                 return f"Error: {name} should be later than current_date"
         return _days(variables, latitude, longitude, start_date, end_date)
 
@@ -118,13 +117,6 @@ def _level(index: float) -> str:
     return next(levels, "extremely poor")
 
 
-def _date(text: str) -> datetime.date:
-    try:
-        return datetime.datetime.strptime(text, "%Y-%m-%d").date()
-    except ValueError as error:
-        raise ToolError("ValueError", str(error)) from None
-
-
 def _off_the_globe(latitude: float, longitude: float) -> dict[str, Any] | None:
     for name, value, top in (("Latitude", latitude, 90), ("Longitude", longitude, 180)):
         if abs(value) > top:
@@ -134,7 +126,7 @@ def _off_the_globe(latitude: float, longitude: float) -> dict[str, Any] | None:
 
 
 def _days(variables: _Variables, y: float, x: float, start: str, end: str) -> Any:
-    first, last = _date(start), _date(end)
+    first, last = read_date(start), read_date(end)
     if (last - first).days > 30:
         return _TOO_LONG
     if last < first:
@@ -327,16 +319,6 @@ def make_served_environment() -> ServedEnvironment:
         _tasks(),
         version="1",
         max_turns=10,
-        values={
-            "name": ["Lisbon", "Denver", "Birmingham"],
-            **{name: [38.72, 39.74] for name in ("latitude", "latitude1", "latitude2")},
-            **{name: [-9.13, -104.98] for name in ("longitude", "longitude1", "longitude2")},
-            "start_date": ["2023-03-01", "2023-12-20"],
-            "end_date": ["2023-03-08", "2023-12-24"],
-            "current_date": ["2023-06-15"],
-            "air_quality_index": [30],
-            "answer": ["unknown"],
-        },
         about="Answer a question about the weather. Dates are written YYYY-MM-DD.",
         hints="Coordinates always come from get_latitude_longitude, never from your memory. One "
         "call covers at most 30 days.",

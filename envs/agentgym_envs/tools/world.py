@@ -1,8 +1,9 @@
 """Base class of the worlds that tools act on: the table of tools and the check of arguments."""
 
+import datetime
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from agentgym_envs.tools.actions import ToolError
@@ -55,6 +56,10 @@ class World:
         """Returns the progress by AgentGym's rules: 1 if the result of any tool is the answer."""
         return float(same(expected, result))
 
+    def samples(self) -> Mapping[str, Sequence[Any]]:
+        """Returns some arguments by parameter; they do not reveal the solution."""
+        raise NotImplementedError
+
     def state(self) -> dict[str, Any]:
         """Returns facts for viewers, as JSON types."""
         return {}
@@ -90,6 +95,18 @@ def same(expected: Any, found: Any) -> bool:
     if _is_number(expected) and _is_number(found):
         return math.isclose(expected, found, rel_tol=1e-9, abs_tol=1e-6)
     return type(expected) is type(found) and expected == found
+
+
+def read_date(text: str) -> datetime.date:
+    """Parses a date such as 2024-06-01.
+
+    Raises:
+      ToolError: The text is no date.
+    """
+    try:
+        return datetime.datetime.strptime(text, "%Y-%m-%d").date()
+    except ValueError as error:
+        raise ToolError("ValueError", str(error)) from None
 
 
 def _argument(given: Any, name: str) -> Any:
