@@ -32,6 +32,7 @@ ENVIRONMENTS: Mapping[str, RegistryEntry] = {
     "weather": RegistryEntry("agentgym_envs.tools.weather", 36008),
     "movie": RegistryEntry("agentgym_envs.tools.movie", 36009),
     "academia": RegistryEntry("agentgym_envs.tools.academia", 36010),
+    "todo": RegistryEntry("agentgym_envs.tools.todo", 36011),
     "sqlgym": RegistryEntry("agentgym_envs.tools.sqlgym", 36013),
 }
 OTHER_PORT = 36000  # default port of modules that are not in the table
