@@ -33,6 +33,7 @@ ENVIRONMENTS: Mapping[str, RegistryEntry] = {
     "movie": RegistryEntry("agentgym_envs.tools.movie", 36009),
     "academia": RegistryEntry("agentgym_envs.tools.academia", 36010),
     "todo": RegistryEntry("agentgym_envs.tools.todo", 36011),
+    "sheet": RegistryEntry("agentgym_envs.tools.sheet", 36012),
     "sqlgym": RegistryEntry("agentgym_envs.tools.sqlgym", 36013),
 }
 OTHER_PORT = 36000  # default port of modules that are not in the table
