@@ -82,6 +82,19 @@ class WeatherWorld(World):
     get_current_snow = _day_tool(_SNOW, "Snowfall of one day.")
     get_current_air_quality_index = _day_tool(_AIR, "PM2.5 index of one day.")
 
+    def samples(self) -> dict[str, list[Any]]:
+        """Returns arguments with which the tools can be called."""
+        return {
+            "name": ["Lisbon", "Denver", "Birmingham"],
+            **{name: [38.72, 39.74] for name in ("latitude", "latitude1", "latitude2")},
+            **{name: [-9.13, -104.98] for name in ("longitude", "longitude1", "longitude2")},
+            "start_date": ["2023-03-01", "2023-12-20"],
+            "end_date": ["2023-03-08", "2023-12-24"],
+            "current_date": ["2023-06-15"],
+            "air_quality_index": [30],
+            "answer": ["unknown"],
+        }
+
     def get_user_current_date(self) -> str:
         """The date of today for the person who asks."""
         return self.date
