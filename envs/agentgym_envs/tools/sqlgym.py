@@ -95,13 +95,12 @@ _TEST: Mapping[str, _Row] = {
         "MAX(mark) FROM enrolment WHERE course_id = c.id)",
         "SELECT title FROM course",
     ),
-    "taught_with": (
-        "school",
-        "Which students are not enrolled in any course but have grade {0}, or are enrolled in {1}?",
-        "SELECT name FROM student WHERE grade = {0} AND id NOT IN (SELECT student_id FROM "
-        "enrolment) UNION SELECT s.name FROM student s JOIN enrolment e ON e.student_id = s.id "
-        "JOIN course c ON c.id = e.course_id WHERE c.title = '{1}'",
-        "SELECT grade, title FROM student, course",
+    "neighbours": (
+        "shop",
+        "Which other customers live in the city of {0}? Give their names.",
+        "SELECT o.name FROM customer c JOIN customer o ON o.city = c.city AND o.id <> c.id "
+        "WHERE c.name = '{0}'",
+        "SELECT name FROM customer",
     ),
 }
 
