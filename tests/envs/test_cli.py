@@ -180,7 +180,7 @@ def modules(tmp_path):
     return {**ENVIRONMENT, "PYTHONPATH": f"{ENVIRONMENT['PYTHONPATH']}{os.pathsep}{tmp_path}"}
 
 
-KNOWN = "is neither an environment (textcraft, babyai, sciworld, webarena, searchqa, maze, wordle) nor a module"
+KNOWN = f"is neither an environment ({', '.join(ENVIRONMENTS)}) nor a module"
 
 
 @pytest.mark.parametrize("command", [[], ["check"], ["demonstrations"]])
