@@ -235,7 +235,6 @@ def make_served_environment() -> ServedEnvironment:
         "academia",
         AcademiaWorld,
         _tasks(),
-        version="1",
         max_turns=12,
         about="Answer a question about scientific papers and their authors. PaperNet joins papers "
         "that cite each other, AuthorNet people who wrote together.",

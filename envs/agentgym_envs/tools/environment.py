@@ -72,12 +72,7 @@ class ToolEnvironment(ReplayedEnvironment[Episode]):
         Raises:
           EnvironmentFault: UNKNOWN_TASK; the current episode continues.
         """
-        if not 0 <= data_idx < len(self._tasks):
-            raise EnvironmentFault(
-                ErrorKind.UNKNOWN_TASK,
-                f"{self.name} has tasks 0 .. {len(self._tasks) - 1}, the index was {data_idx}",
-            )
-        task = self._tasks[data_idx]
+        task = task_at(self.name, self._tasks, data_idx)
         first = StepResult(_start(task), reward=0.0, score=0.0, done=False)
         self._episode = Episode(data_idx, task, self._make_world(**task.setup), first)
         return first
@@ -107,11 +102,13 @@ class ToolEnvironment(ReplayedEnvironment[Episode]):
         return write_call("finish", episode.task.answer)
 
     def valid_actions(self) -> list[str]:
-        """Returns calls of all tools with sample arguments, which do not depend on the goal."""
+        """Returns calls with sample arguments, which do not depend on the goal."""
         world, values = type(self.playing.world), self.playing.world.samples()
         calls = []
         for name in world.tools:
             names = [p.name for p in parameters(world, name) if p.default is p.empty]
+            if not set(names) <= set(values):
+                continue
             for i in range(max((len(values[n]) for n in names), default=1)):
                 row = {n: values[n][i % len(values[n])] for n in names}
                 calls.append(write_call(name, row))
@@ -160,6 +157,20 @@ class ToolEnvironment(ReplayedEnvironment[Episode]):
         return StepResult(text, reward=episode.score - before, score=episode.score, done=done)
 
 
+def task_at(name: str, tasks: Sequence[Task], data_idx: int) -> Task:
+    """Returns a task of an environment.
+
+    Raises:
+      EnvironmentFault: UNKNOWN_TASK.
+    """
+    if not 0 <= data_idx < len(tasks):
+        raise EnvironmentFault(
+            ErrorKind.UNKNOWN_TASK,
+            f"{name} has tasks 0 .. {len(tasks) - 1}, the index was {data_idx}",
+        )
+    return tasks[data_idx]
+
+
 def _start(task: Task) -> str:
     return (
         "Now new trial starts.\nYou should perform actions to accomplish the goal: "
@@ -168,7 +179,7 @@ def _start(task: Task) -> str:
 
 
 def describe_tools(world: type[World]) -> str:
-    """Returns a line for each tool: its name, its parameters and what it does."""
+    """Returns a line for each tool, with its parameters and its description."""
     lines = []
     for name in world.tools:
         words = [p.name + ("" if p.default is p.empty else "?") for p in parameters(world, name)]

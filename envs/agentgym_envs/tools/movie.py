@@ -10,7 +10,7 @@ from agentgym_envs.tools.actions import ToolError
 from agentgym_envs.tools.places import PLACES
 from agentgym_envs.tools.served import tool_environment
 from agentgym_envs.tools.tasks import Call, Task, TaskSet, Template, draw, question
-from agentgym_envs.tools.world import Key, World
+from agentgym_envs.tools.world import World
 
 _FIRST = "Ada Bruno Clara Dario Elif Farid Greta Hugo Ines Jonas Kira Leo Mara Nils Olga".split()
 _LAST = "Abara Brandt Castell Dimov Eklund Ferro Grimm Halvorsen Ito Jansen Kovac".split()
@@ -31,6 +31,8 @@ _UNKNOWN = (
     '{"success":false,"status_code":34,'
     '"status_message":"The resource you requested could not be found."}'
 )
+_TEXT, _ARRAY = "Please answer me with a string.", "Please provide the answer as an array."
+_DATE = "Please answer in the form of a date 'YYYY-MM-DD'."
 _Facts = dict[str, Any]  # results of the tools for one film or person, by the tool's name
 
 
@@ -132,11 +134,11 @@ def _tool(kind: str, name: str, text: str) -> Callable[..., Any]:
         table = _everything()[("movie", "person").index(kind)].values()
         return {str(facts[f"get_search_{kind}"][0]["id"]): facts[name] for facts in table}
 
-    def of_movie(self: World, movie_id: Key) -> Any:
-        return results().get(str(movie_id), _UNKNOWN)
+    def of_movie(self: World, movie_id: str) -> Any:
+        return results().get(movie_id, _UNKNOWN)
 
-    def of_person(self: World, person_id: Key) -> Any:
-        return results().get(str(person_id), _UNKNOWN)
+    def of_person(self: World, person_id: str) -> Any:
+        return results().get(person_id, _UNKNOWN)
 
     tool = of_movie if kind == "movie" else of_person
     tool.__doc__ = text
@@ -211,25 +213,61 @@ def _look(facts: _Facts, *tools: str) -> list[Call]:
     return [search, *((tool, {f"{kind}_id": str(found["id"])}) for tool in tools)]
 
 
-def _about_a_film(goal: str, tool: str, read: Callable[[Any], Any]) -> Template:
-    """Returns a template that asks for a fact of one film."""
+# Goal, the job of the crew member whom it asks about or "", a tool, and a path in its result, in
+# which * stands for every entry of a list.
+_Row = tuple[str, str, str, str]
+_TRAIN: dict[str, _Row] = {
+    "director": (f"Who directed the film {{}}? {_TEXT}", "", "get_movie_crew", "crew 0 name"),
+    "release_date": (f"When was {{}} released? {_DATE}", "", "get_movie_details", "release_date"),
+    "genres": (f"What are the genres of {{}}? {_ARRAY}", "", "get_movie_details", "genres * name"),
+    "countries": (
+        f"In which countries was the film {{}} produced? {_ARRAY}",
+        "",
+        "get_movie_production_countries",
+        "production_countries * name",
+    ),
+    "birthplace_of_the_director": (
+        f"Where was the director of the film {{}} born? {_TEXT}",
+        "Director",
+        "get_person_details",
+        "place_of_birth",
+    ),
+}
+_TEST: dict[str, _Row] = {
+    "dutch_summary": (
+        f"Please give the overview of the film {{}} in Dutch. {_TEXT}",
+        "",
+        "get_movie_translation",
+        "translations 1 data overview",
+    ),
+    "imdb_id_of_the_writer": (
+        f"What is the IMDB id of the writer of the film {{}}? {_TEXT}",
+        "Writer",
+        "get_person_external_ids",
+        "imdb_id",
+    ),
+}
+
+
+def _read(result: Any, path: Sequence[str]) -> Any:
+    if not path:
+        return result
+    if path[0] == "*":
+        return [_read(entry, path[1:]) for entry in result]
+    return _read(result[int(path[0]) if path[0].isdigit() else path[0]], path[1:])
+
+
+def _template(row: _Row) -> Template:
+    goal, job, tool, path = row
 
     def template(rng: random.Random) -> Task:
-        title, film = rng.choice(list(_everything()[0].items()))
-        return question(goal.format(title), _look(film, tool), read(film[tool]))
-
-    return template
-
-
-def _about_a_member(goal: str, job: str, tool: str, read: Callable[[Any], Any]) -> Template:
-    """Returns a template that asks for a fact of a member of a film's crew."""
-
-    def template(rng: random.Random) -> Task:
-        title, film = rng.choice(list(_everything()[0].items()))
-        (name,) = (m["name"] for m in film["get_movie_crew"]["crew"] if m["job"] == job)
-        person = _everything()[1][name]
-        calls = [*_look(film, "get_movie_crew"), *_look(person, tool)[1:]]
-        return question(goal.format(title), calls, read(person[tool]))
+        title, facts = rng.choice(list(_everything()[0].items()))
+        calls = _look(facts, "get_movie_crew" if job else tool)
+        if job:
+            crew = facts["get_movie_crew"]["crew"]
+            facts = _everything()[1][next(m["name"] for m in crew if m["job"] == job)]
+            calls += _look(facts, tool)[1:]
+        return question(goal.format(title), calls, _read(facts[tool], path.split()))
 
     return template
 
@@ -247,62 +285,10 @@ def _released_first(rng: random.Random) -> Task | None:
     )
 
 
-def _names(entries: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [entry["name"] for entry in entries]
-
-
 @functools.cache
 def _tasks() -> TaskSet:
-    text, array = "Please answer me with a string.", "Please provide the answer as an array."
-    date = "Please answer in the form of a date 'YYYY-MM-DD'."
-    film, member = _about_a_film, _about_a_member
-    director = film(
-        f"Who directed the film {{}}? {text}",
-        "get_movie_crew",
-        lambda crew: _names(crew["crew"])[0],
-    )
-    released = film(
-        f"When was the film {{}} released? {date}", "get_movie_details", lambda x: x["release_date"]
-    )
-    genres = film(
-        f"What are the genres of the film {{}}? {array}",
-        "get_movie_details",
-        lambda details: _names(details["genres"]),
-    )
-    countries = film(
-        f"In which countries was the film {{}} produced? {array}",
-        "get_movie_production_countries",
-        lambda found: _names(found["production_countries"]),
-    )
-    birthplace = member(
-        f"Where was the director of the film {{}} born? {text}",
-        "Director",
-        "get_person_details",
-        lambda details: details["place_of_birth"],
-    )
-    dutch = film(
-        f"Please give the overview of the film {{}} in Dutch. {text}",
-        "get_movie_translation",
-        lambda found: found["translations"][1]["data"]["overview"],
-    )
-    imdb = member(
-        f"What is the IMDB id of the writer of the film {{}}? {text}",
-        "Writer",
-        "get_person_external_ids",
-        lambda ids: ids["imdb_id"],
-    )
-    return draw(
-        "movie",
-        25,
-        train=dict(
-            director=director,
-            release_date=released,
-            genres=genres,
-            countries=countries,
-            birthplace_of_the_director=birthplace,
-        ),
-        test=dict(dutch_summary=dutch, imdb_id_of_the_writer=imdb, released_first=_released_first),
-    )
+    train, test = ({key: _template(row) for key, row in part.items()} for part in (_TRAIN, _TEST))
+    return draw("movie", 25, train=train, test={**test, "released_first": _released_first})
 
 
 def make_served_environment() -> ServedEnvironment:
@@ -311,7 +297,6 @@ def make_served_environment() -> ServedEnvironment:
         "movie",
         MovieWorld,
         _tasks(),
-        version="1",
         max_turns=12,
         about="Answer a question about films and the people who make them.",
         hints="Ids always come from get_search_movie, get_search_person, casts and crews; they are "

@@ -5,13 +5,14 @@ from collections.abc import Callable
 import pydantic
 
 from agentgym_envs.base import manifest
-from agentgym_envs.base.environment import StepResult
+from agentgym_envs.base.environment import Environment, StepResult
 from agentgym_envs.base.protocol import EnvironmentSpec
 from agentgym_envs.base.served import (
     Answers,
     EnvIdxBody,
     EnvIdxStepBody,
     ServedEnvironment,
+    SessionBody,
     never_reset,
     three_fields,
 )
@@ -43,16 +44,62 @@ class ResetBody(EnvIdxBody):
     id: int | None = None
 
 
-def tool_environment(
+def serve(
     name: str,
-    world: type[World],
     drawn: TaskSet,
+    factory: Callable[[bool], Environment],
     *,
     version: str,
+    instructions: str,
     max_turns: int,
-    about: str,
-    hints: str,
-    example: str,
+    refusal: str,
+    answers: Answers,
+    reset_body: type[SessionBody],
+    create_body: type[pydantic.BaseModel] | None = None,
+) -> ServedEnvironment:
+    """Returns an environment with drawn tasks as a served environment.
+
+    Args:
+      name: Name of the environment.
+      drawn: Its tasks.
+      factory: Function that makes an environment; its argument is True for AgentGym's rules.
+      version: Version of the behaviour, which changes with every task, text or rule.
+      instructions: System prompt of the agent.
+      max_turns: AgentGym's turn limit.
+      refusal: Pattern of the observations that reject an action.
+      answers: Bodies of the answers.
+      reset_body: Body of `POST /reset`; its second field selects the task.
+      create_body: Body of `POST /create`.
+    """
+    return ServedEnvironment(
+        spec=EnvironmentSpec(
+            name=name,
+            version=version,
+            instructions=instructions,
+            action_format="raw",
+            num_tasks=len(drawn.tasks),
+            manifest_sha256=manifest.sha256(drawn.manifest),
+            max_turns=max_turns,
+            refusal=refusal,
+        ),
+        banner="ok",
+        factory=lambda: factory(False),
+        compat_factory=lambda: factory(True),
+        tasks=lambda: drawn.manifest,
+        answers=answers,
+        create_body=create_body,
+        reset_body=reset_body,
+        compat_refused_when_done=frozenset(),
+        task_field=list(reset_body.model_fields)[1],
+        session_body=EnvIdxBody,
+        step_body=EnvIdxStepBody,
+        compat_error_status=500,
+        sessions_path="/list_envs",
+    )
+
+
+def tool_environment(
+    name: str, world: type[World], drawn: TaskSet, *, max_turns: int, **words: str
 ) -> ServedEnvironment:
     """Returns a tool environment as a served environment.
 
@@ -60,33 +107,18 @@ def tool_environment(
       name: Name of the environment.
       world: Class of its worlds, with the tools.
       drawn: Its tasks.
-      version: Version of the behaviour, which changes when a task, a text or a rule changes.
       max_turns: AgentGym's turn limit.
-      about: First sentence of the instructions.
-      hints: Sentences of the instructions after the list of tools.
-      example: A call as an example.
+      words: Parts of the instructions: `about`, the first sentence; `hints`, sentences after the
+        list of tools; `example`, a call.
     """
-
-    def factory(is_compat: bool) -> Callable[[], ToolEnvironment]:
-        return lambda: ToolEnvironment(name, drawn.tasks, world, is_compat=is_compat)
-
-    return ServedEnvironment(
-        spec=EnvironmentSpec(
-            name=name,
-            version=version,
-            instructions=_INSTRUCTIONS.format(
-                about=about, tools=describe_tools(world), hints=hints, example=example
-            ),
-            action_format="raw",
-            num_tasks=len(drawn.tasks),
-            manifest_sha256=manifest.sha256(drawn.manifest),
-            max_turns=max_turns,
-            refusal=REFUSAL,
-        ),
-        banner="ok",
-        factory=factory(False),
-        compat_factory=factory(True),
-        tasks=lambda: drawn.manifest,
+    return serve(
+        name,
+        drawn,
+        lambda is_compat: ToolEnvironment(name, drawn.tasks, world, is_compat=is_compat),
+        version="1",
+        instructions=_INSTRUCTIONS.format(tools=describe_tools(world), **words),
+        max_turns=max_turns,
+        refusal=REFUSAL,
         answers=Answers(
             create=lambda session_id, first: session_id,
             reset=lambda session_id, result: result.observation,
@@ -95,12 +127,6 @@ def tool_environment(
         ),
         create_body=CreateBody,
         reset_body=ResetBody,
-        compat_refused_when_done=frozenset(),
-        task_field="id",
-        session_body=EnvIdxBody,
-        step_body=EnvIdxStepBody,
-        compat_error_status=500,
-        sessions_path="/list_envs",
     )
 
 

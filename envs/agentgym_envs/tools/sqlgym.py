@@ -4,21 +4,16 @@ import dataclasses
 import functools
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from agentgym_envs.base import manifest
-from agentgym_envs.base.environment import EnvironmentFault, StepResult
+from agentgym_envs.base.environment import StepResult
 from agentgym_envs.base.episodic import ReplayedEnvironment
-from agentgym_envs.base.protocol import EnvironmentSpec, ErrorKind, clean_text
-from agentgym_envs.base.served import (
-    Answers,
-    EnvIdxBody,
-    EnvIdxStepBody,
-    ServedEnvironment,
-    last_observation,
-)
+from agentgym_envs.base.protocol import clean_text
+from agentgym_envs.base.served import Answers, EnvIdxBody, ServedEnvironment, last_observation
 from agentgym_envs.tools.database import MAX_ROWS, QueryError, columns_of, describe, query
+from agentgym_envs.tools.environment import task_at
+from agentgym_envs.tools.served import serve
 from agentgym_envs.tools.tasks import Task, TaskSet, Template, draw
 
 INSTRUCTIONS = """\
@@ -165,14 +160,8 @@ class SqlEnvironment(ReplayedEnvironment[Episode]):
         Raises:
           EnvironmentFault: UNKNOWN_TASK; the current episode continues.
         """
-        tasks = _tasks().tasks
-        if not 0 <= data_idx < len(tasks):
-            raise EnvironmentFault(
-                ErrorKind.UNKNOWN_TASK,
-                f"sqlgym has tasks 0 .. {len(tasks) - 1}, the index was {data_idx}",
-            )
-        self._episode = Episode(data_idx, tasks[data_idx])
-        return StepResult(tasks[data_idx].goal, reward=0.0, score=0.0, done=False)
+        self._episode = Episode(data_idx, task_at(self.name, _tasks().tasks, data_idx))
+        return StepResult(self._episode.task.goal, reward=0.0, score=0.0, done=False)
 
     def step(self, action: str) -> StepResult:
         """Runs a statement, and compares its rows with those of the right statement as sets.
@@ -243,24 +232,14 @@ def _step_answer(result: StepResult) -> dict[str, Any]:
 def make_served_environment() -> ServedEnvironment:
     """Returns the questions to databases as a served environment."""
 
-    def factory(is_compat: bool) -> Callable[[], SqlEnvironment]:
-        return lambda: SqlEnvironment(is_compat=is_compat)
-
-    return ServedEnvironment(
-        spec=EnvironmentSpec(
-            name="sqlgym",
-            version="1",
-            instructions=INSTRUCTIONS,
-            action_format="raw",
-            num_tasks=len(_tasks().tasks),
-            manifest_sha256=manifest.sha256(_tasks().manifest),
-            max_turns=1,
-            refusal=_REFUSAL,
-        ),
-        banner="ok",
-        factory=factory(False),
-        compat_factory=factory(True),
-        tasks=lambda: _tasks().manifest,
+    return serve(
+        "sqlgym",
+        _tasks(),
+        lambda is_compat: SqlEnvironment(is_compat=is_compat),
+        version="1",
+        instructions=INSTRUCTIONS,
+        max_turns=1,
+        refusal=_REFUSAL,
         answers=Answers(
             create=lambda session_id, first: session_id,
             reset=lambda session_id, result: [result.observation, None],
@@ -268,10 +247,4 @@ def make_served_environment() -> ServedEnvironment:
             observation=last_observation,
         ),
         reset_body=ResetBody,
-        compat_refused_when_done=frozenset(),
-        task_field="item_id",
-        session_body=EnvIdxBody,
-        step_body=EnvIdxStepBody,
-        compat_error_status=500,
-        sessions_path="/list_envs",
     )

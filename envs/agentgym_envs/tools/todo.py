@@ -12,7 +12,7 @@ from agentgym_envs.tools.actions import ToolError
 from agentgym_envs.tools.places import PLACES
 from agentgym_envs.tools.served import tool_environment
 from agentgym_envs.tools.tasks import Call, Task, TaskSet, Template, draw
-from agentgym_envs.tools.world import Key, World, in_order, read_date, same
+from agentgym_envs.tools.world import World, in_order, read_date, same
 
 _CONTENTS = {
     "Household": "Clean the kitchen,Fix the lamp,Iron the shirts,Sort the mail,Water the plants",
@@ -82,7 +82,7 @@ class TodoWorld(World):
         """All projects: id, order, colour, name, favourite or not."""
         return self._projects
 
-    def update_project(self, project_id: Key, is_favorite: Any) -> Any:
+    def update_project(self, project_id: str, is_favorite: Any) -> Any:
         """Set the favourite mark, "True" or "False"."""
         found = [p for p in self._projects if p["id"] == project_id]
         if not found:
@@ -92,23 +92,23 @@ class TodoWorld(World):
         found[0]["is_favorite"] = str(is_favorite).lower() == "true"
         return {"message": "Update the project successfully.", "project": found[0]}
 
-    def get_tasks(self, project_id: Key) -> Any:
+    def get_tasks(self, project_id: str) -> Any:
         """Its open tasks: id, order, content, completed, priority from 1 to 4, due date."""
-        return self._tasks.get(str(project_id), f"Project {project_id} is not exists.")
+        return self._tasks.get(project_id, f"Project {project_id} is not exists.")
 
-    def get_task_description(self, task_id: Key) -> Any:
+    def get_task_description(self, task_id: str) -> Any:
         """Further details of a task, such as the place."""
         return self._detail(task_id, "description")
 
-    def get_task_duration(self, task_id: Key) -> Any:
+    def get_task_duration(self, task_id: str) -> Any:
         """How long a task takes."""
         return self._detail(task_id, "duration")
 
-    def complete_task(self, task_id: Key) -> Any:
+    def complete_task(self, task_id: str) -> Any:
         """Mark a task as done."""
         return self._remove(task_id, "Complete task successfully.", hidden="is_completed")
 
-    def update_task(self, task_id: Key, due_date: str) -> Any:
+    def update_task(self, task_id: str, due_date: str) -> Any:
         """Move a task to another date."""
         day, found = read_date(due_date), self._find(task_id)
         if found is None:
@@ -116,7 +116,7 @@ class TodoWorld(World):
         found["due_date"] = str(day)
         return {"message": "Update the task successfully", "task": found}
 
-    def delete_task(self, task_id: Key) -> Any:
+    def delete_task(self, task_id: str) -> Any:
         """Remove a task."""
         return self._remove(task_id, "Delete the task successfully.", hidden="")
 
@@ -145,18 +145,18 @@ class TodoWorld(World):
         """Returns the account."""
         return {"projects": self._projects, "tasks": self._tasks}
 
-    def _find(self, task_id: Key) -> _Record | None:
+    def _find(self, task_id: str) -> _Record | None:
         tasks = (task for listed in self._tasks.values() for task in listed)
         return next((task for task in tasks if task["id"] == task_id), None)
 
-    def _detail(self, task_id: Key, field: str) -> Any:
+    def _detail(self, task_id: str, field: str) -> Any:
         task = self._find(task_id)
         if task is None:
             return f"Task {task_id} is not exists."
         shown = {"id": task["id"], "content": task["content"]}
         return {**shown, field: self._details[task["id"]][field]}
 
-    def _remove(self, task_id: Key, message: str, hidden: str) -> Any:
+    def _remove(self, task_id: str, message: str, hidden: str) -> Any:
         task = self._find(task_id)
         if task is None:
             return f"Task {task_id} is not exists."
@@ -306,7 +306,6 @@ def make_served_environment() -> ServedEnvironment:
         "todo",
         TodoWorld,
         _tasks(),
-        version="1",
         max_turns=15,
         about="Manage a person's to-do lists: answer a question or make a change.",
         hints="Ids always come from get_projects and get_tasks. Priority 4 is most urgent. After a "

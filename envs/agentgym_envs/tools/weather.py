@@ -330,7 +330,6 @@ def make_served_environment() -> ServedEnvironment:
         "weather",
         WeatherWorld,
         _tasks(),
-        version="1",
         max_turns=10,
         about="Answer a question about the weather. Dates are written YYYY-MM-DD.",
         hints="Coordinates always come from get_latitude_longitude, never from your memory. One "

@@ -1,21 +1,22 @@
 """Base class of the worlds that tools act on: the table of tools and the check of arguments."""
 
 import datetime
+import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from agentgym_envs.tools.actions import ToolError
+import pydantic
 
-Key = str | int  # annotation of an id, which may be written as a number
+from agentgym_envs.tools.actions import ToolError
 
 
 class World:
     """State of one episode and its tools, which are methods.
 
-    The docstring of a tool describes it to the agent. The annotations of its parameters are checked:
-    str, float and int (a number or its text), list, Key, or Any.
+    The docstring of a tool describes it to the agent. The annotations of its parameters are checked;
+    a number and its text are both accepted for str, float and int.
 
     Attributes:
       tools: Names of the tools.
@@ -120,50 +121,18 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _to_float(value: Any) -> float:
-    number = float(value) if isinstance(value, str) or _is_number(value) else math.nan
-    if not math.isfinite(number):
-        raise ValueError
-    return number
-
-
-def _to_int(value: Any) -> int:
-    if _to_float(value) != int(_to_float(value)):
-        raise ValueError
-    return int(_to_float(value))
-
-
-def _to_key(value: Any) -> str:
-    if not isinstance(value, str | int) or isinstance(value, bool):
-        raise ValueError
-    return str(value)
-
-
-def _exactly(kind: type) -> Callable[[Any], Any]:
-    def check(value: Any) -> Any:
-        if not isinstance(value, kind):
-            raise ValueError
-        return value
-
-    return check
-
-
-_CONVERSIONS: Mapping[Any, tuple[str, Callable[[Any], Any]]] = {
-    str: ("a string", _exactly(str)),
-    list: ("a list", _exactly(list)),
-    float: ("a number", _to_float),
-    int: ("a whole number", _to_int),
-    Key: ("an id", _to_key),
-}
+@functools.cache
+def _adapter(kind: Any) -> pydantic.TypeAdapter[Any]:
+    config = pydantic.ConfigDict(allow_inf_nan=False, coerce_numbers_to_str=True)
+    return pydantic.TypeAdapter(kind, config=config)
 
 
 def _convert(parameter: inspect.Parameter, value: Any) -> Any:
-    if parameter.annotation is Any or value is None and parameter.default is None:
+    if value is None and parameter.default is None:
         return value
-    expected, convert = _CONVERSIONS[parameter.annotation]
     try:
-        return convert(value)
-    except ValueError:
-        found = type(value).__name__
-        message = f"argument '{parameter.name}' must be {expected}, not {found}"
+        return _adapter(parameter.annotation).validate_python(value)
+    except pydantic.ValidationError:
+        wanted, found = parameter.annotation.__name__, type(value).__name__
+        message = f"argument '{parameter.name}' must be {wanted}, not {found}"
         raise ToolError("TypeError", message) from None
