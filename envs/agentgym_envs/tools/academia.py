@@ -8,7 +8,7 @@ from typing import Any
 from agentgym_envs.base.served import ServedEnvironment
 from agentgym_envs.tools.served import tool_environment
 from agentgym_envs.tools.tasks import Call, Task, TaskSet, draw, question
-from agentgym_envs.tools.world import World
+from agentgym_envs.tools.world import AskingWorld
 
 _FIRST = "Anna Boris Chen Divya Emre Fatima Gustav Hana Ivan Jun Katya Luis".split()
 _LAST = "Aalto Bianchi Costa Duarte Eriksen Fischer Gupta Horvat".split()
@@ -22,7 +22,8 @@ _VENUES = {
 }
 _PAPERS = 90
 # attributes of the nodes and of the edges of a graph, and the neighbours of its nodes
-_Nodes, _Edges = dict[str, dict[str, Any]], dict[frozenset[str], dict[str, Any]]
+_Nodes = dict[str, dict[str, Any]]
+_Edges = dict[frozenset[str], dict[str, Any]]
 
 
 class _Graph:
@@ -66,7 +67,7 @@ def _graphs() -> dict[str, _Graph]:
     return {"PaperNet": _Graph(papers, cites), "AuthorNet": _Graph(authors, writes)}
 
 
-class AcademiaWorld(World):
+class AcademiaWorld(AskingWorld):
     """The graphs, and which of them are loaded."""
 
     tools = (

@@ -61,6 +61,7 @@ def database(name: str) -> bytes:
     def date(year: int) -> str:
         return f"{rng.randrange(year, 2024)}-{rng.randrange(1, 13):02}-{rng.randrange(1, 29):02}"
 
+    rows: dict[str, list[tuple[object, ...]]]
     if name == "shop":
         goods = rng.sample([(f"{c} {k}", k) for c in _COLOURS for k in _KINDS], 30)
         rows = {
@@ -124,9 +125,9 @@ def query(name: str, statement: str) -> list[tuple[object, ...]]:
     refused: list[int] = []
     calls = 0
 
-    def authorize(action: int, _table: str, detail: str, *_rest: object) -> int:
+    def authorize(action: int, _table: str | None, detail: str | None, *_place: str | None) -> int:
         is_function = action == sqlite3.SQLITE_FUNCTION
-        if action in _ALLOWED and (not is_function or detail.lower() in _FUNCTIONS):
+        if action in _ALLOWED and (not is_function or str(detail).lower() in _FUNCTIONS):
             return sqlite3.SQLITE_OK
         refused.append(action)
         return sqlite3.SQLITE_DENY

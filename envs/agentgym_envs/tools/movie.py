@@ -10,7 +10,7 @@ from agentgym_envs.tools.actions import ToolError
 from agentgym_envs.tools.places import PLACES
 from agentgym_envs.tools.served import tool_environment
 from agentgym_envs.tools.tasks import Call, Task, TaskSet, Template, draw, question
-from agentgym_envs.tools.world import World
+from agentgym_envs.tools.world import AskingWorld, World
 
 _FIRST = "Ada Bruno Clara Dario Elif Farid Greta Hugo Ines Jonas Kira Leo Mara Nils Olga".split()
 _LAST = "Abara Brandt Castell Dimov Eklund Ferro Grimm Halvorsen Ito Jansen Kovac".split()
@@ -145,7 +145,7 @@ def _tool(kind: str, name: str, text: str) -> Callable[..., Any]:
     return tool
 
 
-class MovieWorld(World):
+class MovieWorld(AskingWorld):
     """The films and people; nothing changes."""
 
     tools = (

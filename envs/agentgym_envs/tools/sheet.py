@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from agentgym_envs.base.served import ServedEnvironment
@@ -28,7 +28,7 @@ from agentgym_envs.tools.world import World
 
 _NOT_OPEN = "Please open a sheet before operating it"
 _WHOLE = "Warning: You cannot {} whole sheet at once, please try other functions"
-_FORMULAS = {
+_FORMULAS: Mapping[str, Callable[[list[float]], float]] = {
     "SUM": math.fsum,
     "AVERAGE": lambda numbers: math.fsum(numbers) / len(numbers),
     "COUNT": len,
@@ -187,6 +187,7 @@ class SheetWorld(World):
         """The value of a formula over a rectangle or over position_list."""
         if operator not in _FORMULAS:
             raise Refused(repr(f"the operator should be one of the {list(_FORMULAS)}"))
+        values: Iterable[str]
         if position_list is None:
             values = itertools.chain(*self.get_range_values(start_position, end_position))
         elif isinstance(position_list, list):
@@ -234,9 +235,14 @@ class SheetWorld(World):
 
     def samples(self) -> dict[str, list[Any]]:
         """Returns arguments with which the tools can be called."""
-        sort, cell = {"col_num": [1, 2, 3], "order": ["asc", "des"]}, {"position": ["A1", "C2"]}
-        lines = {"dimension": ["row", "rows"], "index_list": [[2], [3]], "num": [1]}
-        return {"name": [self._name], **sort, **cell, **lines, "value": [1], "query": ["Store"]}
+        found: dict[str, list[Any]] = {
+            "name": [self._name],
+            "col_num": [1, 2, 3],
+            "order": ["asc", "des"],
+            "num": [1],
+        }
+        found |= {"dimension": ["row", "rows"], "index_list": [[2], [3]], "query": ["Store"]}
+        return {**found, "position": ["A1", "C2"], "value": [1]}
 
     def state(self) -> dict[str, Any]:
         """Returns the cells and the notes."""

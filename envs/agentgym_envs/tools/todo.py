@@ -12,7 +12,7 @@ from agentgym_envs.tools.actions import ToolError
 from agentgym_envs.tools.places import PLACES
 from agentgym_envs.tools.served import tool_environment
 from agentgym_envs.tools.tasks import Call, Task, TaskSet, Template, draw
-from agentgym_envs.tools.world import World, in_order, read_date, same
+from agentgym_envs.tools.world import AskingWorld, in_order, read_date, same
 
 _CONTENTS = {
     "Household": "Clean the kitchen,Fix the lamp,Iron the shirts,Sort the mail,Water the plants",
@@ -35,7 +35,9 @@ def _account(seed: int) -> tuple[list[_Record], dict[str, list[_Record]], dict[s
     rng = random.Random(f"todo/{seed}")
     today = datetime.date(2024, 1, 1) + datetime.timedelta(days=rng.randrange(360))
     numbers = iter(rng.sample(range(10**5, 10**6), 40))
-    projects, tasks, details = [], {}, {}
+    projects: list[_Record] = []
+    tasks: dict[str, list[_Record]] = {}
+    details: dict[str, _Record] = {}
     for order, name in enumerate(rng.sample(sorted(_CONTENTS), 4), 1):
         key = str(next(numbers))
         color, listed = rng.choice(_COLORS), []
@@ -45,7 +47,7 @@ def _account(seed: int) -> tuple[list[_Record], dict[str, list[_Record]], dict[s
         contents = _CONTENTS[name].split(",")
         for place, content in enumerate(rng.sample(contents, rng.randrange(3, 5)), 1):
             due = today + datetime.timedelta(days=rng.randrange(-10, 20))
-            record = {"id": str(next(numbers)), "order": place, "content": content}
+            record: _Record = {"id": str(next(numbers)), "order": place, "content": content}
             record |= {"is_completed": False, "priority": rng.randrange(1, 5)}
             listed.append({**record, "due_date": str(due)})
             details[record["id"]] = {
@@ -56,7 +58,7 @@ def _account(seed: int) -> tuple[list[_Record], dict[str, list[_Record]], dict[s
     return projects, tasks, details, str(today)
 
 
-class TodoWorld(World):
+class TodoWorld(AskingWorld):
     """One account. Completed and deleted tasks are no longer listed."""
 
     tools = (

@@ -11,7 +11,7 @@ from agentgym_envs.tools import climate
 from agentgym_envs.tools.places import PLACES, Place
 from agentgym_envs.tools.served import tool_environment
 from agentgym_envs.tools.tasks import Call, Task, TaskSet, draw, question
-from agentgym_envs.tools.world import World, read_date
+from agentgym_envs.tools.world import AskingWorld, read_date
 
 _TOO_LONG = (
     "Error: Sorry, at present, we support a maximum time span of 30 days between start_date and "
@@ -54,7 +54,7 @@ def _day_tool(variables: _Variables, text: str) -> Callable[..., Any]:
     return tool
 
 
-class WeatherWorld(World):
+class WeatherWorld(AskingWorld):
     """The date and the city of the person who asks."""
 
     tools = (

@@ -37,14 +37,6 @@ class World:
         }
         return getattr(self, name)(**arguments)
 
-    def finish(self, answer: Any) -> Any:
-        """Give your answer (text, number or list) and end the task."""
-        return in_order(answer)
-
-    def check_valid_actions(self) -> str:
-        """Names of all actions."""
-        return f"You can use following valid actions: {list(self.tools)}"
-
     def unknown(self, name: str) -> str:
         """Returns the answer to a call of a tool that does not exist."""
         return f"ERROR | Invalid action: {name}."
@@ -64,6 +56,18 @@ class World:
     def state(self) -> dict[str, Any]:
         """Returns facts for viewers, as JSON types."""
         return {}
+
+
+class AskingWorld(World):
+    """World whose tasks end with an answer."""
+
+    def finish(self, answer: Any) -> Any:
+        """Give your answer (text, number or list) and end the task."""
+        return in_order(answer)
+
+    def check_valid_actions(self) -> str:
+        """Names of all actions."""
+        return f"You can use following valid actions: {list(self.tools)}"
 
 
 def parameters(world: type[World], name: str) -> tuple[inspect.Parameter, ...]:
