@@ -17,7 +17,6 @@ _WITH = re.compile(r"with\s*Action Input:")
 # The parser of Python warns about other escapes, such as `\d` in a pattern.
 _ESCAPE = re.compile(r"\\(?![\\'\"nrtux])(.)|(\\.)")
 MAX_DEPTH = 10  # nested lists and dictionaries
-MAX_CHARACTERS = 10_000  # of the input of a call; the server's limit of an action
 
 
 class ToolError(Exception):
@@ -62,8 +61,6 @@ def write_call(name: str, arguments: Mapping[str, Any]) -> str:
 
 def _read_literal(text: str) -> Any:
     try:
-        if len(text) > MAX_CHARACTERS:
-            raise ValueError("too long")
         escaped = _ESCAPE.sub(lambda m: m[2] or f"\\\\{m[1]}", text)
         return _checked(ast.literal_eval(escaped), MAX_DEPTH)
     # the errors of Python's parser for texts that are not literals, and for those that are too deep
