@@ -89,7 +89,7 @@ class AcademiaWorld(AskingWorld):
         return "AuthorNet is loaded."
 
     def neighbourCheck(self, graph: str, node: str) -> Any:
-        """What is joined to a paper or an author; graph is "PaperNet" or "AuthorNet"."""
+        """Lists the neighbours of a paper or an author; graph is "PaperNet" or "AuthorNet"."""
         return self._refusal(graph, node) or _graphs()[graph].neighbours[node]
 
     def paperNodeCheck(self, node: str) -> Any:
@@ -105,7 +105,7 @@ class AcademiaWorld(AskingWorld):
         return self._edge("AuthorNet", node1, node2)
 
     def paperEdgeCheck(self, node1: str, node2: str) -> Any:
-        """Whether two papers are joined."""
+        """Shows what joins two papers."""
         return self._edge("PaperNet", node1, node2)
 
     def samples(self) -> dict[str, list[Any]]:

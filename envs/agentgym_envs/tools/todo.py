@@ -103,7 +103,7 @@ class TodoWorld(AskingWorld):
         return self._detail(task_id, "description")
 
     def get_task_duration(self, task_id: str) -> Any:
-        """How long a task takes."""
+        """The time that a task takes."""
         return self._detail(task_id, "duration")
 
     def complete_task(self, task_id: str) -> Any:

@@ -121,7 +121,7 @@ class WeatherWorld(AskingWorld):
         return wrong or climate.distance_km(latitude1, longitude1, latitude2, longitude2)
 
     def get_air_quality_level(self, air_quality_index: float) -> str:
-        """What an index means, from good to extremely poor."""
+        """The level of an index, from good to extremely poor."""
         return _level(air_quality_index)
 
 
