@@ -17,6 +17,12 @@ IDS: Mapping[str, str] = {
     "SearchQA-v0": "searchqa",
     "Maze-v0": "maze",
     "Wordle-v0": "wordle",
+    "Weather-v0": "weather",
+    "Movie-v0": "movie",
+    "Academia-v0": "academia",
+    "Todo-v0": "todo",
+    "Sheet-v0": "sheet",
+    "SqlGym-v0": "sqlgym",
     "ALFWorld-v0": "alfworld",
     "WebShop-v0": "webshop",
 }

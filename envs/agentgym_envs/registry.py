@@ -29,6 +29,12 @@ ENVIRONMENTS: Mapping[str, RegistryEntry] = {
     "searchqa": RegistryEntry("agentgym_envs.searchqa.served", 36005),
     "maze": RegistryEntry("agentgym_envs.maze.served", 36006),
     "wordle": RegistryEntry("agentgym_envs.wordle.served", 36007),
+    "weather": RegistryEntry("agentgym_envs.tools.weather", 36008),
+    "movie": RegistryEntry("agentgym_envs.tools.movie", 36009),
+    "academia": RegistryEntry("agentgym_envs.tools.academia", 36010),
+    "todo": RegistryEntry("agentgym_envs.tools.todo", 36011),
+    "sheet": RegistryEntry("agentgym_envs.tools.sheet", 36012),
+    "sqlgym": RegistryEntry("agentgym_envs.tools.sqlgym", 36013),
     "alfworld": RegistryEntry("agentgym_envs.alfworld.served", 36014),
     "webshop": RegistryEntry("agentgym_envs.webshop.served", 36015),
 }

@@ -12,7 +12,7 @@ from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.in_process import in_process_servers
 from tests.waiting import PATIENCE_S
 
-ENVIRONMENTS = ["textcraft", "babyai", "maze", "wordle"]
+ENVIRONMENTS = ["textcraft", "babyai", "maze", "wordle", "todo", "sqlgym"]
 LIMITS = dict(connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S)
 
 
@@ -47,6 +47,7 @@ def test_the_same_actions_give_the_same_observations_as_over_http(clients, envir
     assert over_http.tasks() == here.tasks()
     words = ["inventory", "get 2 oak logs", "move up", "move left", "turn left", "move forward"]
     words += ["nonsense", "crane", "slate", "go to red ball 1", "pickup blue key 1", "drop"]
+    words += ["Action: get_projects with Action Input: {}", "```sql\nSELECT * FROM student\n```"]
     for data_idx in (0, 5, 17):
         actions = random.Random(data_idx).choices(words, k=12)
         assert play(over_http, data_idx, actions) == play(here, data_idx, actions)
@@ -75,6 +76,6 @@ def test_many_threads_play_at_once(clients):
 
 
 def test_an_environment_of_another_project_cannot_run_in_process():
-    with pytest.raises(ValueError, match="'sqlgym' cannot run in this process"):
-        with in_process_servers(["sqlgym"]):
+    with pytest.raises(ValueError, match="'elsewhere' cannot run in this process"):
+        with in_process_servers(["elsewhere"]):
             pass

@@ -13,8 +13,9 @@ from agentgym_envs.data_folder import VARIABLE
 from agentgym_envs.registry import ENVIRONMENTS
 
 # Numbers of (tasks, actions per task) where the default (4, 10) is too slow: starting a
-# ScienceWorld task takes half a second.
-SAMPLES = {"sciworld": (1, 4)}
+# ScienceWorld task takes half a second. The tool environments have a test of all tasks.
+TOOLS = ["weather", "movie", "academia", "todo", "sheet", "sqlgym"]
+SAMPLES = {"sciworld": (1, 4), **{name: (2, 6) for name in TOOLS}}
 NEED_MORE = {"alfworld", "sciworld", "searchqa"}  # environments that need more than Python packages
 ELSEWHERE = {"webarena"}  # tested in tests/envs/webarena, because its sites take minutes to build
 # (environment, check) pairs that do not apply: a new session already has a task, or an impossible

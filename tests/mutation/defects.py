@@ -359,6 +359,27 @@ SERVERS = [
         "if not data_idx < len(VOCABULARY):",
         "tests/envs/test_wordle.py",
     ),
+    # The sessions of one task share their to-do lists.
+    Mutant(
+        "servers",
+        "self._projects, self._tasks = copy.deepcopy((projects, tasks))",
+        "self._projects, self._tasks = projects, tasks",
+        "tests/envs/test_tool_environments.py",
+    ),
+    # A query may call every function of SQLite, also those that run for long.
+    Mutant(
+        "servers",
+        "str(detail).lower() in _FUNCTIONS",
+        "True",
+        "tests/envs/test_tool_environments.py",
+    ),
+    # Every answer is right.
+    Mutant(
+        "servers",
+        "episode.score = float(world.is_solved(episode.task.expected, result))",
+        "episode.score = 1.0",
+        "tests/envs/test_tool_environments.py",
+    ),
 ]
 
 EVALUATION = [

@@ -1,0 +1,1 @@
+"""AgentGym's tool environments: questions and changes that need calls of tools with arguments."""
