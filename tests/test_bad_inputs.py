@@ -471,28 +471,23 @@ for module, *arguments in json.load(sys.stdin):
 """
 
 
-def run_commands(lines):
-    """Returns output and exit status of each command."""
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """Returns output and exit status of each command, and a folder that no command may create."""
+    workdir = tmp_path_factory.mktemp("commands") / "run"
+    lines = [text.format(workdir).split() for text, _ in COMMANDS]
     done = subprocess.run(
         [sys.executable, "-c", FORKS],
         cwd=ROOT,
         input=json.dumps(lines),
         capture_output=True,
         text=True,
-        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     parts = done.stdout.split("\nSTATUS ")
     outputs = [parts[0], *(part.partition("\n")[2] for part in parts[1:])]
     statuses = [int(part.partition("\n")[0]) for part in parts[1:]]
-    return list(zip(outputs, statuses, strict=False))
-
-
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory):
-    """Returns the answers to COMMANDS, and a folder that no command may create."""
-    workdir = tmp_path_factory.mktemp("commands") / "run"
-    return run_commands([text.format(workdir).split() for text, _ in COMMANDS]), workdir
+    return list(zip(outputs, statuses, strict=False)), workdir
 
 
 @pytest.mark.slow
@@ -510,10 +505,11 @@ def test_a_port_in_use_gives_an_error_of_one_line(tmp_path):
     (tmp_path / "metrics.jsonl").write_text("")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        command = ["view", str(tmp_path), "--serve", f"--port={port}", "--max_replays=0"]
-        [(output, status)] = run_commands([command])
-    assert status == 1
-    check_one_line(output, "or --port=0 for a free one")
+        command = [sys.executable, "-m", "agentgym_jax.view", str(tmp_path), "--serve"]
+        command += [f"--port={port}", "--max_replays=0"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    check_one_line(done.stderr, "or --port=0 for a free one")
 
 
 @pytest.mark.parametrize(

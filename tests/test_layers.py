@@ -122,11 +122,16 @@ class _WithoutTypeChecking(ast.NodeTransformer):
 
 
 @functools.cache
+def nodes(path):
+    """Returns all nodes of a file's syntax tree, without statements for type checkers."""
+    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    return list(ast.walk(_WithoutTypeChecking().visit(tree)))
+
+
+@functools.cache
 def imports(path):
     """Returns each import statement of a file with the name of a module that it loads."""
-    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-    tree = _WithoutTypeChecking().visit(tree)
-    return [(node, name) for node in ast.walk(tree) for name in imported(node, KNOWN)]
+    return [(node, name) for node in nodes(path) for name in imported(node, KNOWN)]
 
 
 def within(name, package):
@@ -234,14 +239,13 @@ def test_every_listed_module_with_late_imports_exists():
 
 def late_or_relative(path):
     """Returns the places of a file's relative imports and of its imports inside functions."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-    for function in (node for node in ast.walk(tree) if isinstance(node, functions)):
+    for function in (node for node in nodes(path) if isinstance(node, functions)):
         for node in ast.walk(function):
             ours = [name for name in imported(node, KNOWN) if name.split(".")[0] in OURS]
             if ours and module_name(path) not in LATE_IMPORTS:
                 yield f"{path}:{node.lineno}: {ours[0]} imported inside a function"
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and node.level:
             yield f"{path}:{node.lineno}: relative import"
 

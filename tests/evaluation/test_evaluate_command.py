@@ -50,6 +50,7 @@ def test_the_command_evaluates_the_expert_and_reuses_finished_results(tmp_path):
     assert (tmp_path / "e" / "scores.json").read_bytes() == written
 
 
+@pytest.mark.slow
 def test_the_error_line_hides_secrets(tmp_path):
     refused = evaluate(tmp_path, "expert", SUITE, "--environments=http://me:hunter2@host")
     assert refused.returncode == 1

@@ -43,6 +43,7 @@ def test_steps_skipped_by_a_guard_do_not_change_the_weights(url, tmp_path):
     jax.tree.map(np.testing.assert_array_equal, weights[1], weights[2])
 
 
+@pytest.mark.slow
 def test_a_run_stopped_by_a_guard_saves_the_step_and_its_weights(url, tmp_path):
     with pytest.raises(GuardStop, match="stopped after step 1, which is saved: guard logprob_gap"):
         runs.train(config(url, logprob_gap="stop"), tmp_path / "run")

@@ -10,6 +10,8 @@ from agentgym_jax.jobs.train import run_job
 from agentgym_jax.run_folder import RunFolder
 from configs.rl import mixture
 
+pytestmark = pytest.mark.slow
+
 OVERRIDES = {
     "environments.babyai.weight": 3,
     # The instructions are short, so prompts are short and fit into short rows.
@@ -56,7 +58,6 @@ def turns(records):
     return found
 
 
-@pytest.mark.slow
 def test_environments_are_trained_on_in_proportion_to_their_weights(lines):
     assert [line["step"] for line in lines] == [1, 2]
     for line in lines:

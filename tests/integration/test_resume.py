@@ -206,6 +206,7 @@ def test_a_stop_during_a_background_rollout_does_not_change_the_result(tmp_path)
     assert_same_run(workdir, reference)
 
 
+@pytest.mark.slow
 def test_another_config_in_the_same_run_folder_is_refused(tmp_path):
     folder = RunFolder(tmp_path)
     folder.start(plain(tiny.get_config()), devices=[], adjustable=())

@@ -74,7 +74,12 @@ def test_micro_batches_leave_the_result_unchanged():
 
 
 @pytest.mark.parametrize(
-    "sizes", [dict(data=8, fsdp=1, tensor=1), dict(data=2, fsdp=2, tensor=2)], ids=str
+    "sizes",
+    [
+        pytest.param(dict(data=8, fsdp=1, tensor=1), marks=pytest.mark.slow),
+        dict(data=2, fsdp=2, tensor=2),
+    ],
+    ids=str,
 )
 def test_eight_devices_equal_one(sizes):
     batches = pack_sequences(token_sequences(), micro_rows=8)

