@@ -96,6 +96,17 @@ def get_decoder_config(settings: RLSettings) -> DecoderConfig:
     return sources.find(model.source).config
 
 
+def _unsupported(settings: RLSettings, config: DecoderConfig) -> list[str]:
+    """Returns what a plan needs instead of each unsupported part of a config."""
+    needs = [
+        (settings.reference is not None, "the initial policy as the reference"),
+        (not settings.model.decodes_merged, "model.lora.decode='merged'"),
+        (settings.critic is not None, "algorithms without a critic, such as grpo or rloo"),
+        (config.hybrid is not None, "models without gated delta nets (not Qwen3.5)"),
+    ]
+    return [need for is_needed, need in needs if is_needed]
+
+
 def make_programs(
     settings: RLSettings,
     mesh_options: Mapping[str, int],
@@ -111,15 +122,11 @@ def make_programs(
       host_devices: Descriptions of as many devices as one process has.
 
     Raises:
-      PlanError: The algorithm has a critic, the sampler decodes with unmerged adapters, the
-        reference is another model, or the model is a Qwen3.5; plans do not support these yet.
+      PlanError: Plans do not support something in the config yet; the message lists everything.
     """
-    if settings.reference is not None:
-        raise PlanError("plans support the initial policy as the reference only")
-    if not settings.model.decodes_merged:
-        raise PlanError("plans support model.lora.decode='merged' only")
-    if settings.critic is not None:
-        raise PlanError("plans support algorithms without a critic only, such as grpo or rloo")
+    config = get_decoder_config(settings)
+    if unsupported := _unsupported(settings, config):
+        raise PlanError(f"plans support only {', '.join(unsupported)}")
     here = devices[0].process_index
     layout, decode_layout = call(
         make_layouts, "mesh", mesh_options, devices=devices, process_index=here
@@ -127,9 +134,6 @@ def make_programs(
     if layout is None or decode_layout is None:
         mesh = make_mesh(data=1, fsdp=1, tensor=1, devices=devices)
         layout, decode_layout = Layout(mesh, TRAIN_RULES), Layout(mesh, DECODE_RULES)
-    config = get_decoder_config(settings)
-    if config.hybrid is not None:
-        raise PlanError("plans do not support models with gated delta nets (Qwen3.5) yet")
     with tracing_for(devices[0].platform):
         learner = _trace_learner(settings, config, layout)
         # Its programs are the same in all processes.

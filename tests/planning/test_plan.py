@@ -166,9 +166,10 @@ def test_rows_that_the_devices_cannot_divide_are_refused_with_a_value_that_fits(
         make_programs(one, mesh, jax.devices()[:8], jax.devices()[:8])
 
 
-def test_an_algorithm_with_a_critic_is_refused():
+def test_a_refusal_lists_everything_that_plans_do_not_support():
     config = parse(plain(bandit.get_config("algorithm=ppo,smoke")))
-    with pytest.raises(PlanError, match="without a critic"):
+    config = dataclasses.replace(config, reference="another model")
+    with pytest.raises(PlanError, match="only the initial policy as the reference, .* a critic"):
         make_programs(config, MESH, jax.devices()[:1], jax.devices()[:1])
 
 
