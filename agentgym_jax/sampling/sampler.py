@@ -135,6 +135,7 @@ class Sampler:
         self._prefixes: list[dict[bytes, int]] = [{} for _ in range(rows)]
         self._running: _Call | None = None
         self._order = CallOrder()
+        self.step_s = 0.0  # seconds per step of the last decode call
         self._state = decode.RowState.create(rows, stop_ids, truncates=truncates)
 
     @property
@@ -365,11 +366,11 @@ class Sampler:
             record.must_replay = record.total > 0
             self._state.length[row] = 0
 
-    def begin(self) -> None:
+    def begin(self, max_tokens: int | None = None) -> None:
         """Prefills all queued tokens and starts a decode call; `finish` must follow.
 
         Rows may be opened, prefilled and closed before `finish`. Their new tokens wait for the
-        next call.
+        next call. `max_tokens` limits the tokens per row of this call; None for `decode_steps`.
         """
         if self._params is None:
             raise ValueError("Sampler.begin before Sampler.set_params: there are no weights yet")
@@ -381,6 +382,8 @@ class Sampler:
             return
         started = time.perf_counter()
         state, members, row_B = self._select_rows()
+        if max_tokens is not None:
+            state = state.replace(budget=np.minimum(state.budget, max_tokens))
         adjustment = self._adjust(state, members)
         chunk = self._decode(state, row_B, adjustment)
         self._running = _Call(members, chunk, adjustment is not None, started)
@@ -425,7 +428,9 @@ class Sampler:
         self._order.note(int(chunk.steps), is_adjusted=call.is_adjusted)
         stats.sampled += int(chunk.count.sum())
         stats.decode_row_steps += len(chunk.count) * int(chunk.steps)
-        stats.seconds_decode += time.perf_counter() - call.started
+        seconds = time.perf_counter() - call.started
+        stats.seconds_decode += seconds
+        self.step_s = seconds / max(1, int(chunk.steps))
         return [turn for turn in turns if turn is not None]
 
     def step(self) -> list[SampledTurn]:

@@ -36,6 +36,7 @@ from agentgym_jax.text.growing import GrowingText
 from agentgym_jax.trajectory import TokenSource
 
 _WAIT_S = 0.001  # interval at which new requests are taken during a decode call, in seconds
+_LUMP_S = 0.1  # time of the calls whose tokens a stream passes on together, in seconds
 _STOPPED = "the policy is not sampling at present; try again later"
 
 
@@ -193,7 +194,7 @@ class Engine:
             while not stopping.is_set():
                 self._take_messages(None if not self._active and not self._waiting else 0.0)
                 self._admit()
-                self._sampler.begin()
+                self._sampler.begin(self._call_limit())
                 while self._sampler.is_running:
                     self._take_messages(_WAIT_S)
                     self._admit()
@@ -204,6 +205,19 @@ class Engine:
             self._error = error
         finally:
             self._end()
+
+    def _call_limit(self) -> int | None:
+        """Returns the maximum number of tokens per row of the next call; None for no limit.
+
+        While a client reads a stream, a call takes about `_LUMP_S`, on slow devices that of one
+        token. The tokens do not depend on the limit.
+        """
+        if (
+            all(work.on_tokens is None for work in self._active.values())
+            or not self._sampler.step_s
+        ):
+            return None
+        return max(1, round(min(_LUMP_S / self._sampler.step_s, self.cache_length)))
 
     def _end(self) -> None:
         """Fails all requests and closes all rows."""

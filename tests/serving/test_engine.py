@@ -10,6 +10,7 @@ import pytest
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling.options import SamplingOptions, episode_key
 from agentgym_jax.sampling.sampler import Sampler
+from agentgym_jax.serving import engine
 from agentgym_jax.serving.conversations import Conversations
 from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.requests import (
@@ -130,6 +131,22 @@ def test_a_continued_conversation_has_the_tokens_of_an_episode(server, policy, p
     assert server.chat.num_forks == 0
     prefilled = server.sampler.statistics.prefilled
     assert prefilled < len(tokens)  # each token was prefilled at most once
+
+
+@pytest.mark.parametrize(("lump_s", "tokens_per_call"), [(0.0, 1), (1e9, 4)])
+def test_a_stream_on_a_slow_device_has_a_call_per_token(
+    server, monkeypatch, lump_s, tokens_per_call
+):
+    monkeypatch.setattr(engine, "_LUMP_S", lump_s)
+    messages, seen = [user("go north")], []
+    expected = answer(server, messages)  # its calls have a time
+    server.chat = server.new_chat(None)
+    pending = server.chat.submit_chat(messages, [], Sampling(), lambda t: seen.append(len(t)))
+    found = pending.result.result(PATIENCE_S)
+    np.testing.assert_array_equal(found.token_ids, expected.token_ids)
+    np.testing.assert_array_equal(found.logprobs, expected.logprobs)
+    # the last tokens are in the result only
+    assert seen == list(range(tokens_per_call, len(found.token_ids), tokens_per_call))
 
 
 def test_a_rewritten_history_starts_a_new_sequence(server):
@@ -258,7 +275,7 @@ def test_requests_end_when_the_engine_stops(policy, params, tokenizer):
 def test_an_error_of_the_sampler_reaches_the_owner(policy, params, tokenizer, monkeypatch):
     server = Server(policy, params, tokenizer)
 
-    def fail():
+    def fail(*limits):
         raise MemoryError("no memory")
 
     monkeypatch.setattr(server.sampler, "begin", fail)
