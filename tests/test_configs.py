@@ -138,6 +138,11 @@ def test_one_error_names_all_values_that_contradict_each_other():
         rl.parse(config)
 
 
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith(("rl.", "paper."))])
+def test_every_training_config_can_be_evaluated_on_its_held_out_tasks(name):
+    assert evaluation.parse(load("eval.held_out", f"of=configs/{name.replace('.', '/')}.py:smoke"))
+
+
 def test_held_out_takes_the_tasks_and_limits_of_a_training_config():
     trained = load("rl.bandit")
     assert trained["environments"]["bandit"]["weights"]

@@ -33,5 +33,6 @@ def get_config(arg=None):
     c.evaluation.at_start = False
     c.model.dtype = trained.model.dtype
     c.model.decode_dtype = trained.model.decode_dtype
-    c.tokenizer.template = trained.tokenizer.template
+    if "template" in trained.tokenizer:  # not in configs whose model has its own
+        c.tokenizer.template = trained.tokenizer.template
     return c
