@@ -1,6 +1,7 @@
 """Training jobs by the name in `config.job`, and the run of one job from a plain config."""
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentgym_jax import processes
@@ -8,14 +9,31 @@ from agentgym_jax.jobs import agentevol, dpo, sft
 from agentgym_jax.jobs.config.sections import ConfigError
 from agentgym_jax.jobs.device_errors import device_errors
 from agentgym_jax.jobs.rl import build, loop
+from agentgym_jax.jobs.rl import config as rl
 from agentgym_jax.jobs.run import StopFlag
 from agentgym_jax.viewer.plots import write_plots
 
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """Kind of training job.
+
+    Attributes:
+      parse: Checks a plain config and returns its settings.
+      open: Context manager of the run and its parts.
+      train: Trains to the end of an open run.
+    """
+
+    parse: Callable[[Mapping[str, Any]], Any]
+    open: Callable[..., Any]
+    train: Callable[[Any, Any], None]
+
+
 JOBS = {
-    "rl": (build.open_rl, loop.train),
-    "sft": (sft.open_sft, sft.train),
-    "dpo": (dpo.open_dpo, dpo.train),
-    "agentevol": (agentevol.open_agentevol, agentevol.train),
+    "rl": Job(rl.parse, build.open_rl, loop.train),
+    "sft": Job(sft.parse, sft.open_sft, sft.train),
+    "dpo": Job(dpo.parse, dpo.open_dpo, dpo.train),
+    "agentevol": Job(agentevol.parse, agentevol.open_agentevol, agentevol.train),
 }
 
 
@@ -31,14 +49,14 @@ def run_job(config: Mapping[str, Any], workdir: str, *, plots: bool = True) -> N
     """
     if "job" not in config or config["job"] not in JOBS:
         raise ConfigError(f"config.job must be one of {', '.join(JOBS)}")
-    open_job, train = JOBS[config["job"]]
+    job = JOBS[config["job"]]
     with (
         StopFlag().installed() as stop,
         device_errors(config),
-        open_job(config, workdir, stop) as (run, parts),
+        job.open(config, workdir, stop) as (run, parts),
     ):
         with processes.announcing_failures():
-            train(run, parts)
+            job.train(run, parts)
         if plots and processes.is_writer() and run.folder.metrics_path.stat().st_size:
             run.console.phase("plots", 0, 1)
             write_plots(workdir)

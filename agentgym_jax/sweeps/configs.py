@@ -3,28 +3,19 @@
 import difflib
 import pathlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
 from ml_collections import config_flags
 
 from agentgym_jax.config_files import call_get_config
-from agentgym_jax.jobs import agentevol, dpo, sft
 from agentgym_jax.jobs.config.sections import ConfigError, plain
-from agentgym_jax.jobs.rl import config as rl
+from agentgym_jax.jobs.train import JOBS
 from agentgym_jax.run_folder import flatten
 from agentgym_jax.startup import find_shipped_config
 from agentgym_jax.sweeps.expand import SweepRun, expand
 from agentgym_jax.sweeps.spec import Sweep
-
-# Functions that check a whole config, by the name of its job.
-PARSERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
-    "rl": rl.parse,
-    "sft": sft.parse,
-    "dpo": dpo.parse,
-    "agentevol": agentevol.parse,
-}
 
 
 def load_sweep(config: str) -> Sweep:
@@ -65,10 +56,10 @@ def check_runs(sweep: Sweep) -> tuple[list[SweepRun], dict[str, int]]:
             known[base] = list(flatten(_load(base, run.name, [base])))
         _check_keys(run, known[base])
         config = _load(base, run.name, run.arguments)
-        if config.get("job") not in PARSERS:
-            raise ConfigError(f"{base}: config.job must be one of {', '.join(PARSERS)}")
+        if config.get("job") not in JOBS:
+            raise ConfigError(f"{base}: config.job must be one of {', '.join(JOBS)}")
         try:
-            PARSERS[config["job"]](config)
+            JOBS[config["job"]].parse(config)
         except ConfigError as error:
             raise ConfigError(f"run {run.name}: {error}") from error
         total_steps[run.name] = config["total_steps"]

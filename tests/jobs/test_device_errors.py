@@ -18,7 +18,7 @@ def test_exhausted_memory_names_the_keys_to_lower_with_their_values(monkeypatch)
     def fail(*_):
         raise jax.errors.JaxRuntimeError(EXHAUSTED)
 
-    monkeypatch.setitem(train.JOBS, "rl", (fail, None))
+    monkeypatch.setitem(train.JOBS, "rl", train.Job(None, fail, None))
     config = plain(quickstart.get_config("smoke"))
     with pytest.raises(USER_ERRORS) as stopped:
         train.run_job(config, "nowhere")

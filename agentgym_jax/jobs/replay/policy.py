@@ -2,10 +2,10 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from agentgym_jax.jobs import agentevol, dpo, evaluation, sft
+from agentgym_jax.jobs import evaluation
 from agentgym_jax.jobs.agents import SampledAgent, build_agent
 from agentgym_jax.jobs.config.agent import AgentSettings
 from agentgym_jax.jobs.config.model import (
@@ -19,19 +19,13 @@ from agentgym_jax.jobs.config.model import (
 from agentgym_jax.jobs.config.sections import ConfigError
 from agentgym_jax.jobs.environments import Environments
 from agentgym_jax.jobs.replay.episodes import ReplayError
-from agentgym_jax.jobs.rl import config as rl
 from agentgym_jax.jobs.sft import WARM_START
+from agentgym_jax.jobs.train import JOBS
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.models.sources import ModelSource, read_tokenizer
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.text.tokenizer import load_tokenizer
 
-_PARSERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
-    "rl": rl.parse,
-    "sft": sft.parse,
-    "dpo": dpo.parse,
-    "agentevol": agentevol.parse,
-}
 # Changes of the section for a stored model, which has whole weights.
 _CONVERTED: Mapping[str, Any] = {"architecture": {}, "lora": {}}
 
@@ -80,9 +74,9 @@ def parse_run(folder: RunFolder) -> tuple[dict[str, Any], Any, AgentSettings]:
             )
         settings = evaluation.parse(config)
         return config, settings, settings
-    if config["job"] not in _PARSERS:
+    if config["job"] not in JOBS:
         raise ConfigError(f"{folder.config_path}: config.job={config['job']!r} is unknown")
-    settings = _PARSERS[config["job"]](config)
+    settings = JOBS[config["job"]].parse(config)
     if settings.agent is None:
         raise ReplayError(f"{folder.path}: job {config['job']} had no environments")
     return config, settings, settings.agent
