@@ -85,7 +85,7 @@ NOT_RUN = {
     "python3 -m venv .venv && source .venv/bin/activate && pip install -e .": INSTALLS,
     ".venv/bin/pre-commit install": "changes the hooks of the checkout",
     "uv venv hub --python 3.11": OTHER_ENVIRONMENT,
-    "uv pip install -p hub/bin/python verifiers urllib3 ./my-environment": OTHER_ENVIRONMENT,
+    "uv pip install -p hub/bin/python verifiers requests ./my-environment": OTHER_ENVIRONMENT,
     "uv pip install -p hub/bin/python --no-deps -e .": OTHER_ENVIRONMENT,
     "uv pip install -p hub/bin/python verifiers -e envs": OTHER_ENVIRONMENT,
     "hub/bin/python -m agentgym_jax.programs.verifiers_env --env=my-environment": OTHER_ENVIRONMENT,

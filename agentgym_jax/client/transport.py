@@ -1,14 +1,19 @@
 """Transport of requests to an environment server: the interface, and its HTTP implementation.
 
-urllib3 needs a third of the CPU time of `requests` for a call (0.3 ms against 0.9 ms).
+A `requests` session chooses the connection: proxies, certificates and passwords of the environment
+hold as users know them. Its calls use the session's connection pool directly, because
+`Session.request` needs three times the CPU time (0.9 ms against 0.3 ms).
 """
 
 import contextlib
+import ipaddress
 import json
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+import requests
+import requests.adapters
 import urllib3
 
 from agentgym_envs.base.protocol import REQUEST_ID_HEADER
@@ -57,13 +62,15 @@ class HttpTransport:
         if parsed.scheme not in ("http", "https") or not parsed.host:
             raise ValueError(f"{base_url!r} is not a server address such as http://127.0.0.1:36001")
         self._address = f"{parsed.scheme}://{parsed.netloc}"
+        self._password = f"{parsed.auth}@" if parsed.auth else ""
         self._connect_timeout_s = connect_timeout_s
         self._step_timeout_s = step_timeout_s
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
         self._connections = connections
-        self._http = self._connection_pool()
+        self._is_here = _is_here(parsed.host)
+        self._connect()
 
     def exchange(
         self,
@@ -79,13 +86,14 @@ class HttpTransport:
         limit_s = self._step_timeout_s if timeout_s is None else timeout_s
         deadline = time.monotonic() + self._connect_timeout_s + limit_s
         try:
-            response = self._http.urlopen(
+            response = self._pool.urlopen(
                 method,
-                target,
+                self._prefix + target,
                 body=None if request is None else json.dumps(request).encode(),
                 headers=headers,
                 retries=False,
                 redirect=False,
+                assert_same_host=False,  # a proxy gets whole addresses
                 timeout=urllib3.Timeout(connect=self._connect_timeout_s, read=limit_s),
                 preload_content=False,
             )
@@ -104,11 +112,36 @@ class HttpTransport:
 
     def disconnect(self) -> None:
         """Closes the idle connections."""
-        old, self._http = self._http, self._connection_pool()
+        old = self._pool
+        self._connect()
         old.close()
 
-    def _connection_pool(self) -> urllib3.HTTPConnectionPool:
-        return urllib3.connection_from_url(self._address, maxsize=self._connections, block=False)
+    def _connect(self) -> None:
+        """Makes a new connection pool."""
+        session = requests.Session()
+        session.trust_env = not self._is_here
+        whole = self._address.replace("://", f"://{self._password}")
+        request = session.prepare_request(requests.Request("GET", whole))
+        found = session.merge_environment_settings(self._address, {}, None, None, None)
+        adapter = requests.adapters.HTTPAdapter(pool_maxsize=self._connections)
+        self._pool = adapter.get_connection_with_tls_context(
+            request, found["verify"], found["proxies"], found["cert"]
+        )
+        # A proxy of plain HTTP gets whole addresses, which end in the path `/` here.
+        self._prefix = adapter.request_url(request, found["proxies"]).removesuffix("/")
+        if "Authorization" in request.headers:  # a password of the address or of ~/.netrc
+            password = {"Authorization": request.headers["Authorization"]}
+            self._headers = password | self._headers
+
+
+def _is_here(host: str) -> bool:
+    """Returns True for an address of this machine, which needs no proxy."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:  # a name
+        return False
 
 
 def _read_and_disconnect(

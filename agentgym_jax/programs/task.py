@@ -9,14 +9,17 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import urllib3
+import requests
+import requests.adapters
 
 from agentgym_envs.base.protocol import LARGEST_NUMBER, is_solved, plain_number
 
 TASK_VARIABLE = "AGENTGYM_TASK"  # environment variable with the task of a command, as JSON
 
 
-_http = urllib3.PoolManager(maxsize=256, retries=False)
+_http = requests.Session()
+_http.trust_env = False  # the trainer runs on this machine, so no proxy is between them
+_http.mount("http://", requests.adapters.HTTPAdapter(pool_maxsize=256))
 
 
 class EpisodeOverError(Exception):
@@ -113,8 +116,8 @@ class AgentTask:
 
     def _post(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         url = f"{self.base_url.removesuffix('/v1')}/environment/{name}"
-        response = _http.request("POST", url, json=body, timeout=None)
-        if response.status != 200:
+        response = _http.post(url, json=body, allow_redirects=False)
+        if response.status_code != 200:
             error = response.json()["error"]
             is_other = error["param"] is not None  # a field of the request is wrong
             raise (ValueError if is_other else EpisodeOverError)(error["message"])

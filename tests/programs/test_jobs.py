@@ -118,7 +118,7 @@ def test_a_stopped_run_resumes_with_the_episodes_of_an_undisturbed_one(tmp_path)
 
 @pytest.mark.slow
 def test_a_langgraph_agent_is_trained(tmp_path):
-    python = install(tmp_path / "venv", ["langgraph", "langchain-openai", "urllib3"])
+    python = install(tmp_path / "venv", ["langgraph", "langchain-openai", "requests"])
     records = train(tmp_path, "langgraph", python=python)
     assert all(record["outcome"] != "program_error" for record in records)
     assert any(len(record["turns"]) > 1 for record in records)
