@@ -90,13 +90,18 @@ def seeded_tasks(
 ) -> list[dict[str, Any]]:
     """Returns a manifest with `train` + `test` seeds for each entry of `options`.
 
-    Training tasks have the seeds 0, 1, .., test tasks those from FIRST_TEST_SEED on. Tasks with the
-    same seed are neighbours, so every range of indices has tasks of all entries. The keys of an
-    entry are facts of its tasks, which the simulator's `reset` receives as `options`.
+    Training tasks have the seeds 0, 1, .., test tasks those from FIRST_TEST_SEED on. Within a split
+    the tasks of an entry are neighbours, so tasks that are spread evenly belong to all entries. The
+    keys of an entry are facts of its tasks, which the simulator's `reset` receives as `options`.
     """
-    seeds = [(manifest.TEST, FIRST_TEST_SEED + i) for i in range(test)]
-    seeds += [(manifest.TRAIN, i) for i in range(train)]
-    kinds = [(split, seed, entry) for split, seed in seeds for entry in options]
+    splits = {manifest.TEST: range(FIRST_TEST_SEED, FIRST_TEST_SEED + test)}
+    splits[manifest.TRAIN] = range(train)
+    kinds = [
+        (split, seed, entry)
+        for split, seeds in splits.items()
+        for entry in options
+        for seed in seeds
+    ]
     return [
         {"data_idx": i, "split": split, "seed": seed, **entry}
         for i, (split, seed, entry) in enumerate(kinds)

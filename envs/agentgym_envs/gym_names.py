@@ -19,6 +19,8 @@ IDS: Mapping[str, str] = {
     "Wordle-v0": "wordle",
     "ALFWorld-v0": "alfworld",
     "WebShop-v0": "webshop",
+    "ReasoningGym-v0": "reasoning_gym",
+    "TextArena-v0": "textarena",
 }
 
 

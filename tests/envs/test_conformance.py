@@ -15,11 +15,16 @@ from agentgym_envs.registry import ENVIRONMENTS
 # Numbers of (tasks, actions per task) where the default (4, 10) is too slow: starting a
 # ScienceWorld task takes half a second.
 SAMPLES = {"sciworld": (1, 4)}
-NEED_MORE = {"alfworld", "sciworld", "searchqa"}  # environments that need more than Python packages
+# Environments that need more than the packages of the extra `dev`.
+NEED_MORE = {"alfworld", "sciworld", "searchqa", "reasoning_gym", "textarena"}
 ELSEWHERE = {"webarena"}  # tested in tests/envs/webarena, because its sites take minutes to build
 # (environment, check) pairs that do not apply: a new session already has a task, or an impossible
-# action is not refused but shows the same page.
+# action is a wrong answer or shows the same page, or there are no snapshots.
 DASHES = {
+    ("reasoning_gym", episodes.no_task_begins_with_a_refusal),
+    ("reasoning_gym", episodes.valid_actions_are_not_refused),
+    ("reasoning_gym", episodes.a_restored_episode_continues_as_the_saved_one),
+    ("textarena", episodes.a_restored_episode_continues_as_the_saved_one),
     ("webshop", episodes.no_task_begins_with_a_refusal),
     ("webshop", episodes.valid_actions_are_not_refused),
     ("textcraft", sessions.a_step_before_the_first_reset_is_refused),
