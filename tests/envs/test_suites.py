@@ -51,7 +51,7 @@ def test_every_answer_key_scores_1_and_texts_without_knowledge_at_most_a_tenth()
     world = served.factory()
     for dataset, data_idx in first_tasks(served, "dataset").items():
         world.reset(data_idx)
-        right = world.step(world.expert_action())
+        right = world.step(f"Not <answer>none</answer> but {world.expert_action()}")
         assert (right.reward, right.score, right.done) == (1, 1, True), dataset
         for text in (answer(""), answer("I do not know"), answer("9" * 400), answer("(" * 500)):
             world.reset(data_idx)
@@ -126,6 +126,14 @@ def test_the_scripted_players_solve_their_games():
                 assert advice in world.valid_actions()
             result = world.step(advice)
         assert (result.reward, result.score) == (1, 1), task
+
+
+def test_the_seed_determines_the_game():
+    served = games(games="FrozenLake-v0-random", size=10)
+    world, other = served.factory(), served.factory()
+    boards = [world.reset(task["data_idx"]).observation for task in served.tasks()]
+    assert len(set(boards)) == 11
+    assert other.reset(3).observation == boards[3]
 
 
 def test_an_observation_has_only_the_news_and_brackets_may_be_missing():
