@@ -44,7 +44,7 @@ the form that the question asks for. Only the last pair of these marks counts.""
 # Answers of the random agent, of which some are right by chance.
 _GUESSES = [f"<answer>{word}</answer>" for word in ("0", "1", "2", "5", "Yes", "No", "True", "A")]
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
-# What the package's scoring functions raise for answers of another form than they expect.
+# Errors of the package's scoring functions for answers of another form than they expect.
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 

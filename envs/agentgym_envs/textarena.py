@@ -28,9 +28,7 @@ PACKAGE = "0.7.4"
 MAX_TURNS = 30
 
 DEFAULT = "FrozenLake-v0-random,GuessTheNumber-v0,LightsOut-v0,Mastermind-v0,Sudoku-v0-very-easy"
-# Beginnings of the ids of games that work offline. Others of the package need a network (words of
-# NLTK, a model as the other party), write to standard output, fail in Python 3.11, or have as reward
-# a text after an invalid move (Countdown, Cryptarithm, Slitherlink, ThreeCardMonte).
+# Beginnings of the ids of games that work offline. docs/environments.md says why others do not.
 OFFLINE = (
     "2048 Bandit Blackjack Crosswords FifteenPuzzle FrozenLake GuessTheNumber LightsOut Mastermind "
     "Minesweeper PegJump Secretary Sokoban Sudoku TowerOfHanoi".split()
@@ -236,8 +234,8 @@ def _digits_that_fit(game: Game) -> list[str]:
     ]
 
 
-# By the beginning of the id. Only Sudoku's player knows the solution; the others see what an agent
-# sees.
+# By the beginning of the id. Only Sudoku's player knows the solution; the others know the
+# observations alone.
 PLAYERS: Mapping[str, Player] = {
     "FrozenLake": Player(
         moves=lambda game: [name for name, _ in _steps(game, game.facts["player_pos"])],

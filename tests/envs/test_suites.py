@@ -177,6 +177,6 @@ def test_pegs_and_lights_by_hand():
     module = importlib.import_module(ENVIRONMENTS["textarena"].module)
     assert module._pegs([1, 1, 2, 2], [1, 2, 1, 1]) == (1, 2)
     grid = [[False] * 3 for _ in range(3)]
-    for row, column in ((0, 0), (0, 1), (1, 0)):  # what a press of the corner toggles
+    for row, column in ((0, 0), (0, 1), (1, 0)):  # lights that a press of the corner switches
         grid[row][column] = True
     assert module._lights_to_press(grid) == [(0, 0)]
