@@ -6,6 +6,8 @@ The simulator is any class of this form; gymnasium itself is not needed:
     step(action) -> (observation, reward, terminated, truncated, info)
 """
 
+import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,34 +25,27 @@ REFUSAL = "Invalid action: "
 _NOT_OPTIONS = {"data_idx", "split", "seed"}
 
 
+@dataclasses.dataclass(eq=False)
 class AdaptedEnvironment(Environment):
     """A simulator with gymnasium's methods. Each episode has a new simulator.
 
     The arguments are those of `serve`.
     """
 
-    def __init__(
-        self,
-        make: Callable[[], Any],
-        tasks: Sequence[Mapping[str, Any]],
-        parse: Parser | None,
-        expert: Expert | None,
-        valid_actions: Choices | None,
-    ):
-        self._make = make
-        self._tasks = tasks
-        self._parse = parse
-        self._expert = expert
-        self._choices = valid_actions
-        self._simulator: Any = None
-        self._score = 0.0
+    make: Callable[[], Any]
+    tasks: Sequence[Mapping[str, Any]]
+    parse: Parser | None
+    expert: Expert | None
+    choices: Choices | None
+    _simulator: Any = None
+    _score: float = 0.0
 
     def reset(self, data_idx: int) -> StepResult:
         """Makes a simulator and resets it with the seed and the further facts of the task."""
         self.close()
-        self._simulator = self._make()
+        self._simulator = self.make()
         self._score = 0.0
-        task = self._tasks[data_idx]
+        task = self.tasks[data_idx]
         options = {name: fact for name, fact in task.items() if name not in _NOT_OPTIONS}
         arguments = {"options": options} if options else {}
         observation, _ = self._simulator.reset(seed=task["seed"], **arguments)
@@ -59,9 +54,9 @@ class AdaptedEnvironment(Environment):
     def step(self, action: str) -> StepResult:
         """Executes an action; the score is the sum of the rewards."""
         parsed: Any = action
-        if self._parse is not None:
+        if self.parse is not None:
             try:
-                parsed = self._parse(action)
+                parsed = self.parse(action)
             except ValueError as error:
                 return StepResult(f"{REFUSAL}{error}", reward=0, score=self._score, done=False)
         observation, reward, terminated, truncated, _ = self._simulator.step(parsed)
@@ -71,11 +66,11 @@ class AdaptedEnvironment(Environment):
 
     def expert_action(self) -> str:
         """Returns the action of the function `expert`."""
-        return super().expert_action() if self._expert is None else self._expert(self._simulator)
+        return super().expert_action() if self.expert is None else self.expert(self._simulator)
 
     def valid_actions(self) -> list[str]:
         """Returns the actions of the function `valid_actions`."""
-        return super().valid_actions() if self._choices is None else self._choices(self._simulator)
+        return super().valid_actions() if self.choices is None else self.choices(self._simulator)
 
     def close(self) -> None:
         """Calls the simulator's `close`, if it has this method."""
@@ -141,7 +136,5 @@ def serve(
     if parse is not None:
         spec = {"refusal": REFUSAL, **spec}
 
-    def factory() -> AdaptedEnvironment:
-        return AdaptedEnvironment(make, tasks, parse, expert, valid_actions)
-
+    factory = functools.partial(AdaptedEnvironment, make, tasks, parse, expert, valid_actions)
     return standard_environment(factory, tasks, isolate_random=True, **spec)

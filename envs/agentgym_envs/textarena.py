@@ -1,7 +1,6 @@
 """Games for one player of the package textarena that need neither network nor another model."""
 
 import collections
-import dataclasses
 import itertools
 import operator
 import random
@@ -27,7 +26,7 @@ BEHAVIOUR = "1"
 PACKAGE = "0.7.4"
 MAX_TURNS = 30
 
-DEFAULT = "FrozenLake-v0-random,GuessTheNumber-v0,LightsOut-v0,Mastermind-v0,Sudoku-v0-very-easy"
+DEFAULT = "FrozenLake-v0-hardcore,GuessTheNumber-v0,Mastermind-v0,Sudoku-v0-very-easy"
 # Beginnings of the ids of games that work offline. docs/environments.md says why others do not.
 OFFLINE = (
     "2048 Bandit Blackjack Crosswords FifteenPuzzle FrozenLake GuessTheNumber LightsOut Mastermind "
@@ -43,7 +42,6 @@ Thought: why this move helps.
 Action: the move in square brackets, as the rules describe it"""
 
 _MOVES = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
-_PLUS = ((0, 0), *_MOVES.values())  # lights that a press toggles
 Cell = tuple[int, int]
 
 
@@ -79,24 +77,18 @@ class Game:
         return self.inner.state.game_state
 
     def expert_action(self) -> str:
-        """Returns the move of a scripted player.
-
-        Raises:
-          NotImplementedError: There is no player for this game.
-        """
-        if self.name not in PLAYERS:
-            raise NotImplementedError(f"no scripted agent plays {self.name}")
-        return f"[{PLAYERS[self.name].best(self)}]"
+        """Returns the move of a scripted player; NotImplementedError if there is none."""
+        return f"[{self._player[1](self)}]"
 
     def valid_actions(self) -> list[str]:
-        """Returns sensible moves.
+        """Returns sensible moves; NotImplementedError if there is no player of this game."""
+        return [f"[{move}]" for move in self._player[0](self)]
 
-        Raises:
-          NotImplementedError: There is no player for this game.
-        """
+    @property
+    def _player(self) -> "Player":
         if self.name not in PLAYERS:
-            raise NotImplementedError(f"the moves of {self.name} are not listed")
-        return [f"[{move}]" for move in PLAYERS[self.name].moves(self)]
+            raise NotImplementedError(f"no scripted agent plays {self.name}")
+        return PLAYERS[self.name]
 
     def _news(self) -> str:
         echo = textarena.ObservationType.PLAYER_ACTION
@@ -104,17 +96,9 @@ class Game:
         return "\n".join(text for _, text, kind in messages if kind != echo).strip()
 
 
-@dataclasses.dataclass(frozen=True)
-class Player:
-    """Functions from a game to moves without their brackets.
-
-    Attributes:
-      moves: Sensible moves; a random agent draws one.
-      best: A good move.
-    """
-
-    moves: Callable[[Game], Iterable[str]]
-    best: Callable[[Game], str]
+# Functions from a game to sensible moves, of which a random agent draws one, and to a good move. A
+# move has no brackets yet.
+Player = tuple[Callable[[Game], Iterable[str]], Callable[[Game], str]]
 
 
 def _steps(game: Game, cell: Cell) -> Iterator[tuple[str, Cell]]:
@@ -123,6 +107,10 @@ def _steps(game: Game, cell: Cell) -> Iterator[tuple[str, Cell]]:
         row, column = cell[0] + down, cell[1] + right
         if 0 <= row < size and 0 <= column < size:
             yield name, (row, column)
+
+
+def _steps_on_the_lake(game: Game) -> list[str]:
+    return [name for name, _ in _steps(game, game.facts["player_pos"])]
 
 
 def _way_to_the_goal(game: Game) -> str:
@@ -153,37 +141,6 @@ def _untried(game: Game) -> list[str]:
     return [str(number) for number in numbers if number not in game.inner.guessed_numbers]
 
 
-def _lights_to_press(grid: Sequence[Sequence[bool]]) -> list[Cell]:
-    """Returns the fewest presses that switch all lights off.
-
-    The presses of the first row decide all others: only the next row can switch a row off.
-    """
-    size = len(grid)
-    found = []
-    for first_row in itertools.product((False, True), repeat=size):
-        lights, presses, row = [list(line) for line in grid], [], list(first_row)
-        for i in range(size):
-            for j in itertools.compress(range(size), row):
-                presses.append((i, j))
-                for down, right in _PLUS:
-                    if 0 <= i + down < size and 0 <= j + right < size:
-                        lights[i + down][j + right] ^= True
-            row = lights[i]
-        if not any(row):
-            found.append(presses)
-    return min(found, key=len)
-
-
-def _press(game: Game) -> str:
-    row, column = _lights_to_press(game.facts["grid"])[0]
-    return f"{row} {column}"
-
-
-def _all_lights(game: Game) -> list[str]:
-    size = range(len(game.facts["grid"]))
-    return [f"{row} {column}" for row in size for column in size]
-
-
 def _pegs(guess: Sequence[int], code: Sequence[int]) -> tuple[int, int]:
     """Returns the numbers of black and white pegs."""
     black = sum(map(operator.eq, guess, code))
@@ -193,26 +150,23 @@ def _pegs(guess: Sequence[int], code: Sequence[int]) -> tuple[int, int]:
 
 def _consistent_code(game: Game) -> str:
     """Returns the first code that agrees with all pegs so far."""
-    digits, length = range(1, game.facts["num_numbers"] + 1), game.facts["code_length"]
-    repeats = game.facts["duplicate_numbers"]
-    codes: Iterable[tuple[int, ...]] = (
-        itertools.product(digits, repeat=length)
-        if repeats
-        else itertools.permutations(digits, length)
-    )
     history = [(e["guess"], (e["black"], e["white"])) for e in game.facts["history"]]
-    fitting = (c for c in codes if all(_pegs(guess, c) == pegs for guess, pegs in history))
-    return " ".join(map(str, next(fitting)))
+    numbers, length = range(1, game.facts["num_numbers"] + 1), game.facts["code_length"]
+    for code in itertools.product(numbers, repeat=length):
+        can_be = game.facts["duplicate_numbers"] or len(set(code)) == length
+        if can_be and all(_pegs(guess, code) == pegs for guess, pegs in history):
+            return " ".join(map(str, code))
+    raise ValueError("no code agrees with all pegs")
 
 
 def _codes(game: Game) -> list[str]:
     """Returns up to 50 codes that were not tried, drawn by the number of guesses."""
-    history = game.facts["history"]
-    rng = random.Random(len(history))
-    digits, length = range(1, game.facts["num_numbers"] + 1), game.facts["code_length"]
+    tried = {tuple(entry["guess"]) for entry in game.facts["history"]}
+    rng = random.Random(len(tried))
     draw = rng.choices if game.facts["duplicate_numbers"] else rng.sample
-    codes = {tuple(draw(digits, k=length)) for _ in range(50)}
-    return [" ".join(map(str, c)) for c in sorted(codes - {tuple(e["guess"]) for e in history})]
+    numbers, length = range(1, game.facts["num_numbers"] + 1), game.facts["code_length"]
+    codes = {tuple(draw(numbers, k=length)) for _ in range(50)}
+    return [" ".join(map(str, code)) for code in sorted(codes - tried)]
 
 
 def _empty_cells(game: Game) -> list[Cell]:
@@ -237,14 +191,10 @@ def _digits_that_fit(game: Game) -> list[str]:
 # By the beginning of the id. Only Sudoku's player knows the solution; the others know the
 # observations alone.
 PLAYERS: Mapping[str, Player] = {
-    "FrozenLake": Player(
-        moves=lambda game: [name for name, _ in _steps(game, game.facts["player_pos"])],
-        best=_way_to_the_goal,
-    ),
-    "GuessTheNumber": Player(moves=_untried, best=_middle),
-    "LightsOut": Player(moves=_all_lights, best=_press),
-    "Mastermind": Player(moves=_codes, best=_consistent_code),
-    "Sudoku": Player(moves=_digits_that_fit, best=_digit_of_the_solution),
+    "FrozenLake": (_steps_on_the_lake, _way_to_the_goal),
+    "GuessTheNumber": (_untried, _middle),
+    "Mastermind": (_codes, _consistent_code),
+    "Sudoku": (_digits_that_fit, _digit_of_the_solution),
 }
 
 

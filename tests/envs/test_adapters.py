@@ -79,8 +79,7 @@ def test_an_episode_has_the_facts_of_its_task_and_its_own_random_numbers():
         results[1].score == pytest.approx(results[0].reward + results[1].reward)
         and first.score == 0
     )
-    again = make().factory()
-    assert [again.reset(2), again.step("roll"), again.step("roll")] == [first, *results]
+    assert [world.reset(2), world.step("roll"), world.step("roll")] == [first, *results]
 
 
 def test_each_episode_has_a_new_simulator_and_the_old_one_is_closed():

@@ -121,15 +121,15 @@ def test_the_scripted_players_solve_their_games():
     for task in served.tasks():
         result = world.reset(task["data_idx"])
         while not result.done:
-            advice = world.expert_action()
-            if not task["game"].startswith("Mastermind"):  # its moves are a sample
-                assert advice in world.valid_actions()
+            advice, listed = world.expert_action(), world.valid_actions()
+            assert listed and len(set(listed)) == len(listed)
+            assert advice in listed or task["game"].startswith("Mastermind")  # lists a sample
             result = world.step(advice)
         assert (result.reward, result.score) == (1, 1), task
 
 
 def test_the_seed_determines_the_game():
-    served = games(games="FrozenLake-v0-random", size=10)
+    served = games(games="FrozenLake-v0-hardcore", size=10)
     world, other = served.factory(), served.factory()
     boards = [world.reset(task["data_idx"]).observation for task in served.tasks()]
     assert len(set(boards)) == 11
@@ -172,11 +172,7 @@ def test_other_games_are_refused(name):
         games(games=name)
 
 
-def test_pegs_and_lights_by_hand():
+def test_pegs_by_hand():
     pytest.importorskip("textarena")
     module = importlib.import_module(ENVIRONMENTS["textarena"].module)
     assert module._pegs([1, 1, 2, 2], [1, 2, 1, 1]) == (1, 2)
-    grid = [[False] * 3 for _ in range(3)]
-    for row, column in ((0, 0), (0, 1), (1, 0)):  # lights that a press of the corner switches
-        grid[row][column] = True
-    assert module._lights_to_press(grid) == [(0, 0)]
