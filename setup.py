@@ -99,6 +99,8 @@ setup(
         "sciworld": SCIWORLD,
         "alfworld": SERVERS["ALFWORLD"],  # not in dev, because it compiles for minutes
         "search": SEARCH,
+        "reasoning_gym": SERVERS["REASONING_GYM"],  # not in dev, because it excludes search
+        "textarena": SERVERS["TEXTARENA"],
         "web": WEB,
         "cuda": ["jax[cuda12]>=0.10.0"],  # also the GPU compiler of plans; it needs no GPU
         "cuda13": ["jax[cuda13]>=0.10.0"],  # for drivers from version 580

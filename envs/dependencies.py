@@ -26,6 +26,10 @@ SCIWORLD = ["scienceworld==1.2.3"]
 # Floor plans, goals and texts of household tasks. Its own requirements, TextWorld and a planner that
 # is compiled for minutes, are used only by a test.
 ALFWORLD = ["alfworld==0.4.2"]
+# Suites of other projects. The tasks depend on their versions. reasoning-gym requires another
+# pyfiglet than mendeleev (SEARCH), so the two do not fit into one environment.
+REASONING_GYM = ["reasoning-gym==0.1.23"]
+TEXTARENA = ["textarena==0.7.4"]
 # Deep search: packages of its search engines, and packages whose facts form the corpus. The corpus
 # depends on their versions.
 SEARCH = [

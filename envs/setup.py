@@ -20,7 +20,8 @@ setup(
     package_data=SERVERS["PACKAGE_DATA"],
     install_requires=SERVERS["ENVIRONMENTS"],
     extras_require={
-        name.lower(): SERVERS[name] for name in ("SCIWORLD", "ALFWORLD", "SEARCH", "WEB")
+        name.lower(): SERVERS[name]
+        for name in ("SCIWORLD", "ALFWORLD", "SEARCH", "WEB", "REASONING_GYM", "TEXTARENA")
     },
     entry_points=SERVERS["ENTRY_POINTS"],
 )

@@ -25,6 +25,8 @@ IDS: Mapping[str, str] = {
     "SqlGym-v0": "sqlgym",
     "ALFWorld-v0": "alfworld",
     "WebShop-v0": "webshop",
+    "ReasoningGym-v0": "reasoning_gym",
+    "TextArena-v0": "textarena",
 }
 
 

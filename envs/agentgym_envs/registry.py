@@ -37,6 +37,8 @@ ENVIRONMENTS: Mapping[str, RegistryEntry] = {
     "sqlgym": RegistryEntry("agentgym_envs.tools.sqlgym", 36013),
     "alfworld": RegistryEntry("agentgym_envs.alfworld.served", 36014),
     "webshop": RegistryEntry("agentgym_envs.webshop.served", 36015),
+    "reasoning_gym": RegistryEntry("agentgym_envs.reasoning_gym", 36016),
+    "textarena": RegistryEntry("agentgym_envs.textarena", 36017),
 }
 OTHER_PORT = 36000  # default port of modules that are not in the table
 
