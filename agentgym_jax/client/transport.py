@@ -130,8 +130,8 @@ class HttpTransport:
         # A proxy of plain HTTP gets whole addresses, which end in the path `/` here.
         self._prefix = adapter.request_url(request, found["proxies"]).removesuffix("/")
         if "Authorization" in request.headers:  # a password of the address or of ~/.netrc
-            password = {"Authorization": request.headers["Authorization"]}
-            self._headers = password | self._headers
+            password = str(request.headers["Authorization"])
+            self._headers = {"Authorization": password} | self._headers
 
 
 def _is_here(host: str) -> bool:
