@@ -8,6 +8,7 @@
 set -u
 model=$1 results=$2 seconds=${3:-660}
 config=experiments/2026-11-27_qwen_learns/learn.py:environment=textcraft,warm=60,even,model=$model
+mkdir -p runs
 runs=()
 for bonus in 0.0 0.003; do
   for seed in 0 1; do
