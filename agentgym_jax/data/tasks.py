@@ -13,6 +13,8 @@ from agentgym_jax.data import suite
 from agentgym_jax.data.rows import Bad, field, read_rows
 from agentgym_jax.limits import Range
 
+_MOST_DIGITS = 18  # of an index; Python refuses to read numbers with thousands of digits
+
 
 @dataclasses.dataclass(frozen=True)
 class Task:
@@ -126,8 +128,8 @@ def _parse_task(row: Any, place: str) -> Task:
     row = row if isinstance(row, Mapping) else {"item_id": str(row)}
     item_id = field(row, "item_id", str, place)
     name, _, index = canonical_item_id(item_id).rpartition("_")
-    if not index.isdecimal():
-        raise ValueError(f"{place}: field 'item_id': {item_id!r} is not NAME_NUMBER")
+    if not index.isdecimal() or len(index) > _MOST_DIGITS:
+        raise ValueError(f"{place}: field 'item_id': {item_id!r:.200} is not NAME_NUMBER")
     group = field(row, "group", str, place) if "group" in row else name
     return Task(name, int(index), group)
 

@@ -132,6 +132,7 @@ def test_item_files_of_a_folder_name_the_groups_of_their_tasks(tmp_path):
     [
         ({"item_id": "webshop_4"}, "field 'item_id': 'webshop_4' is not a task of babyai"),
         ({"item_id": "babyai_x"}, "field 'item_id': 'babyai_x' is not NAME_NUMBER"),
+        ({"item_id": f"babyai_{'1' * 5000}"}, "field 'item_id': 'babyai_1+ is not NAME_NUMBER"),
         ({"id": 4}, "field 'item_id' is missing"),
         ({"item_id": "babyai_2", "group": 3}, "field 'group' is int, expected str"),
     ],

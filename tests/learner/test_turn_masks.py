@@ -61,5 +61,7 @@ def test_masked_updates_do_not_depend_on_the_mesh():
     (metrics, params), (other, other_params) = found
     for name in ("loss", "grad_norm", "ratio_max"):
         np.testing.assert_allclose(other[name], metrics[name], rtol=1e-4, err_msg=name)
+    # Adam divides by the root of the second moment, so rounding matters where gradients are small.
+    # A step changes a weight by up to 1e-2.
     for a, b in zip(*map(jax.tree.leaves, (params, other_params)), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-4)
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
