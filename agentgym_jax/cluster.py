@@ -62,9 +62,15 @@ def connect(coordinator: str | None, num_processes: int | None, process_id: int 
             "--coordinator and --num_processes, each with its own --process_id, and check that the "
             "port is free and reachable"
         ) from error
-    runtime = distributed.global_state
-    processes.join(_RuntimeStore(runtime.client), runtime.process_id, runtime.num_processes)
+    join_connected()
     logging.info("process %d of %d", processes.index(), processes.count())
+
+
+def join_connected() -> None:
+    """Joins the processes that JAX has connected, by `connect` or by the caller's own code."""
+    runtime = distributed.global_state
+    if (runtime.num_processes or 1) > 1 and processes.count() == 1:
+        processes.join(_RuntimeStore(runtime.client), runtime.process_id, runtime.num_processes)
 
 
 def _is_in_cluster() -> bool:

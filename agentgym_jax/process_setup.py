@@ -7,6 +7,7 @@ import pathlib
 import jax
 from absl import logging
 
+from agentgym_jax import cluster
 from agentgym_jax.telemetry.redact import LogFilter
 
 CACHE = "~/.cache/agentgym_jax/xla"  # folder of compiled programs, shared by runs
@@ -27,10 +28,11 @@ def limit_arenas() -> None:
 
 
 def prepare() -> None:
-    """Limits heaps, hides secrets in the log and caches compiled programs, unless JAX's settings
-    name a cache or disable it. A second call changes nothing.
+    """Limits heaps, hides secrets in the log, joins the processes that JAX has connected, and caches
+    compiled programs, unless JAX's settings name a cache or disable it. A second call changes nothing.
     """
     protect()
+    cluster.join_connected()
     settings = jax.config.values
     if settings["jax_enable_compilation_cache"] and not settings["jax_compilation_cache_dir"]:
         cache_programs(CACHE)

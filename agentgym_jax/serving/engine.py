@@ -273,9 +273,8 @@ class Engine:
         elif future.set_running_or_notify_cancel():
             try:
                 future.set_result(score_tokens(self._sampler.policy, self._sampler.params, tokens))
-            except Exception:
-                future.set_exception(NotServingError(_STOPPED))
-                raise
+            except Exception as error:  # noqa: BLE001 - such as too little memory for a long text
+                future.set_exception(error)  # the requests of others go on
 
     def _adjuster(self, work: _Work) -> TurnAdjuster | None:
         if work.changes is None:

@@ -4,11 +4,12 @@ import json
 import os
 import pathlib
 import sys
+import types
 
 import numpy as np
 import pytest
 
-from agentgym_jax import cluster, processes
+from agentgym_jax import cluster, process_setup, processes
 from tests.processes import launch
 
 SCRIPT = pathlib.Path(__file__).with_name("agreement.py")
@@ -112,3 +113,12 @@ def test_wrong_flags_of_a_process_are_refused(arguments, message):
 def test_without_flags_and_without_a_cluster_a_run_has_one_process():
     cluster.connect(None, None, None)
     assert processes.count() == 1
+
+
+def test_processes_that_the_caller_has_connected_are_joined(monkeypatch):
+    """Checks a Python program that calls `jax.distributed.initialize` and then `train`."""
+    runtime = types.SimpleNamespace(client=object(), process_id=1, num_processes=2)
+    monkeypatch.setattr(cluster.distributed, "global_state", runtime)
+    monkeypatch.setattr(processes, "_state", processes._State())
+    process_setup.prepare()
+    assert (processes.index(), processes.count()) == (1, 2)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from agentgym_jax.serving import engine
 from tests.serving.parts import CONTEXT
 
 TEXT = "/v1/completions"
@@ -78,3 +79,15 @@ def test_a_single_token_and_an_echo_without_log_probabilities_have_no_scores(ser
 def test_an_echo_that_cannot_be_served_is_refused_by_name(served, fields, param):
     answer = served.web.post(TEXT, json={"prompt": "x"} | fields)
     assert answer.status_code == 400 and answer.json()["error"]["param"] == param
+
+
+def test_a_text_that_cannot_be_scored_fails_alone(served, monkeypatch):
+    def fail(*arguments):
+        raise RuntimeError("too long")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "score_tokens", fail)
+        answer = served.web.post(TEXT, json={"prompt": "x", "echo": True, "logprobs": 1})
+    assert answer.status_code == 500
+    (after,) = score(served, "x")
+    assert after["text"] == "x"
