@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 
 import prometheus_client
+from absl import logging
 from starlette.responses import JSONResponse
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -49,14 +50,16 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status, has_begun = time.perf_counter(), 500, False
+        started, status, has_begun, is_complete = time.perf_counter(), 500, False, False
         route = self._pattern(scope)
 
         async def watch(message: Message) -> None:
-            nonlocal status, has_begun
+            nonlocal status, has_begun, is_complete
             if message["type"] == "http.response.start":
                 status, has_begun = message["status"], True
             await send(message)
+            if message["type"] == "http.response.body":
+                is_complete = "more_body" not in message or not message["more_body"]
 
         try:
             refused = self._refusal(scope)
@@ -65,6 +68,12 @@ class Guard:
             if not has_begun:
                 stopping = "the server stops", "server_error", "stopping"
                 await error_response(scope["path"], 503, *stopping)(scope, receive, watch)
+        except Exception:
+            if not is_complete:
+                raise
+            # Starlette has answered with status 500. If the error went on to uvicorn, it would
+            # close a connection on which the client may be sending its next request.
+            logging.exception("a request for %s failed", route)
         finally:
             self._requests.labels(route, str(status)).inc()
             self._seconds.labels(route).observe(time.perf_counter() - started)

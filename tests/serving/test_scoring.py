@@ -1,10 +1,15 @@
 """Scores of given texts through /v1/completions with `echo`, as evaluations ask for them."""
 
+import contextlib
+import http.client
+import json
+
 import numpy as np
 import pytest
 
 from agentgym_jax.serving import engine
 from tests.serving.parts import CONTEXT
+from tests.waiting import PATIENCE_S
 
 TEXT = "/v1/completions"
 
@@ -85,9 +90,18 @@ def test_a_text_that_cannot_be_scored_fails_alone(served, monkeypatch):
     def fail(*arguments):
         raise RuntimeError("too long")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(engine, "score_tokens", fail)
-        answer = served.web.post(TEXT, json={"prompt": "x", "echo": True, "logprobs": 1})
-    assert answer.status_code == 500
-    (after,) = score(served, "x")
-    assert after["text"] == "x"
+    request = json.dumps({"prompt": "x", "echo": True, "logprobs": 1, "max_tokens": 0})
+    headers = {"Content-Type": "application/json"}
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=PATIENCE_S)
+    with contextlib.closing(connection):
+        connection.connect()
+        first = connection.sock
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "score_tokens", fail)
+            connection.request("POST", TEXT, request, headers)
+            answer = connection.getresponse()
+            assert answer.status == 500 and json.load(answer)["error"]["code"] == "internal"
+        connection.request("POST", TEXT, request, headers)
+        answer = connection.getresponse()
+        assert answer.status == 200 and json.load(answer)["choices"][0]["text"] == "x"
+        assert connection.sock is first  # the failure has not closed it
