@@ -1,7 +1,4 @@
-"""One conversation as a program for each client."""
-
-import anthropic
-import openai
+"""One conversation as a program for each client, which is imported when it plays."""
 
 from tests.programs.programs import TOOLS, user
 
@@ -11,6 +8,8 @@ PLAIN_TOOL = {"name": "look", "description": "Looks around."}
 
 def chat_client(task):
     """Has a conversation with OpenAI's client; uses all turns."""
+    import openai
+
     with openai.OpenAI(base_url=task.base_url, api_key=task.api_key) as client:
         messages = [{"role": "system", "content": "Be kind."}, user(f"task {task.data_idx}")]
         for _ in range(task.max_turns):
@@ -23,6 +22,8 @@ def chat_client(task):
 
 def messages_client(task):
     """Has the same conversation with Anthropic's client, the second answer as a stream."""
+    import anthropic
+
     with anthropic.Anthropic(base_url=task.anthropic_url, api_key=task.api_key) as client:
         messages = [user(f"task {task.data_idx}")]
         fields = dict(model=task.model, max_tokens=6, system="Be kind.")
@@ -41,6 +42,8 @@ def messages_client(task):
 
 def responses_client(task):
     """Has the same conversation with OpenAI's Responses API, the second answer as a stream."""
+    import openai
+
     with openai.OpenAI(base_url=task.base_url, api_key=task.api_key) as client:
         items = [user(f"task {task.data_idx}")]
         fields = dict(model=task.model, instructions="Be kind.")

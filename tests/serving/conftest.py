@@ -1,10 +1,24 @@
 """A served tiny model, shared by the tests of a module, and a served fake."""
 
+import importlib
+
 import jax
 import pytest
 
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from tests.serving.parts import FakeBackend, serving, serving_model, serving_script, tiny_policy
+
+
+@pytest.fixture(scope="session")
+def openai():
+    """OpenAI's package, which is not imported before a test needs it."""
+    return importlib.import_module("openai")
+
+
+@pytest.fixture(scope="session")
+def anthropic():
+    """Anthropic's package, whose import takes three seconds."""
+    return importlib.import_module("anthropic")
 
 
 @pytest.fixture(scope="session")

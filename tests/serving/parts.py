@@ -7,10 +7,8 @@ import socket
 import threading
 import time
 
-import anthropic
 import httpx
 import numpy as np
-import openai
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
@@ -69,12 +67,16 @@ class Server:
 
     def client(self, path="", key="any"):
         """Returns a client that never repeats a request."""
+        import openai  # takes a second
+
         if (path, key) not in self._clients:
             self._clients[path, key] = openai.OpenAI(**self.settings(path, key))
         return self._clients[path, key]
 
     def anthropic(self, key="any"):
         """Returns a client of Anthropic's API that never repeats a request."""
+        import anthropic  # takes three seconds
+
         name = ("anthropic", key)
         if name not in self._clients:
             self._clients[name] = anthropic.Anthropic(

@@ -2,7 +2,6 @@
 
 import json
 
-import anthropic
 import pytest
 
 from agentgym_jax.serving import wire
@@ -243,14 +242,16 @@ def test_tokens_are_counted_as_the_prompt_has_them(served):
     ],
 )
 @pytest.mark.parametrize("stream", [True, False])
-def test_errors_of_the_policy_have_the_form_of_anthropic(fake, error, status, kind, stream):
+def test_errors_of_the_policy_have_the_form_of_anthropic(
+    fake, anthropic, error, status, kind, stream
+):
     fake.backend.errors = [error]
     with pytest.raises(anthropic.APIStatusError) as caught:
         ask(fake, stream=stream)
     assert (caught.value.status_code, caught.value.body["error"]["type"]) == (status, kind)
 
 
-def test_an_error_during_a_stream_is_its_last_event(fake):
+def test_an_error_during_a_stream_is_its_last_event(fake, anthropic):
     fake.backend.text = None
     stream = iter(ask(fake, stream=True))
     assert next(stream).type == "message_start"
@@ -259,7 +260,7 @@ def test_an_error_during_a_stream_is_its_last_event(fake):
         list(stream)
 
 
-def test_access_errors_have_the_form_of_anthropic(tokenizer):
+def test_access_errors_have_the_form_of_anthropic(tokenizer, anthropic):
     with serving(FakeBackend(tokenizer), token="secret") as server:
         assert ask_with(server, "secret").content[0].text == "hello"
         with pytest.raises(anthropic.AuthenticationError, match="token is missing or wrong"):
