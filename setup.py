@@ -25,6 +25,9 @@ TRAINING = [
     "chex>=0.1.90",
     "etils[epath]>=1.9",
     "fsspec>=2024.6",
+    "tensorflow-datasets>=4.9.8",  # without tensorflow
+    "pyarrow>=17",
+    "importlib_resources>=6",  # etils, which tensorflow-datasets reads its files with, needs it
     "ml-collections>=1.0",
     "absl-py>=2.1",
     "requests>=2.32.2",
@@ -108,10 +111,6 @@ setup(
         "plan": ["jax[tpu]>=0.10.0"],  # the TPU compiler; it needs no TPU
         "dev": DEV + DOCS + SCIWORLD + SEARCH + WEB,
         "docs": DOCS,
-        # Both without tensorflow: some 55 MB of pyarrow, and 30 MB more for tfds.
-        "parquet": ["pyarrow>=17"],
-        # etils, which tfds reads its files with, needs importlib_resources and does not say so.
-        "tfds": ["tensorflow-datasets>=4.9.8", "pyarrow>=17", "importlib_resources>=6"],
         # Also needs a browser: Debian's chromium, not playwright's own.
         "viewer_test": ["playwright>=1.49"],
         # torch serves only as the independent reference of tests/parity.

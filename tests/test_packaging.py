@@ -62,8 +62,6 @@ DISTRIBUTIONS = {
 }
 # Imports that only an extra installs, by module of agentgym_jax.
 OF_EXTRAS = {
-    "data/rows.py": {"pyarrow"},
-    "data/tfds_builders.py": {"tensorflow-datasets"},
     "programs/react.py": {"openai"},
     "programs/verifiers_env.py": {"verifiers"},
 }

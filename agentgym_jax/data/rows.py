@@ -1,39 +1,34 @@
 """Reads the rows of data files in every supported format, each row with its place in the file.
 
-Formats: `.json` (a list), `.jsonl`, `.parquet`, and folders: a run, a set of `.jsonl` or `.parquet`
-files, or the output of a builder in `data/tfds_builders.py`.
+Formats: `.json` (a list), `.jsonl`, `.parquet`, folders (a run, a set of `.jsonl` or `.parquet`
+files, or the output of a builder in `data/tfds_builders.py`), and datasets of TensorFlow Datasets by
+name: `tfds:NAME` or `tfds:NAME@SPLIT`, such as `tfds:agent_trajectories@train[:100]`.
 """
 
 import codecs
-import importlib
 import math
+import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TypeVar
 
 from absl import logging
 
-from agentgym_envs.base import extras
 from agentgym_envs.base.protocol import LARGEST_NUMBER, read_json
-
-try:
-    import pyarrow
-    import pyarrow.parquet as parquet
-except ImportError:  # pyarrow is an optional extra; the error of `_parquet_rows` names it
-    parquet = None
 
 Bad = Literal["fatal", "skip"]
 _LONGEST_MESSAGE = 800
+_NAMED = "tfds:"
 T = TypeVar("T")
 
 
 def read_rows(
     path: str | pathlib.Path, parse: Callable[[Any, str], T], *, bad: Bad, what: str
 ) -> list[T]:
-    """Parses every row of a file or folder; returns the values in the order of the files.
+    """Parses every row of a source; returns the values in the order of the files.
 
     Args:
-      path: File or folder in a supported format.
+      path: File or folder in a supported format, or the name of a dataset.
       parse: Converts a row and its place to a value; raises ValueError for an invalid row.
       bad: Treatment of invalid rows: `fatal` raises ValueError, `skip` logs their number.
       what: Name of the rows in messages, such as `conversation`.
@@ -46,10 +41,11 @@ def read_rows(
         raise ValueError(f"bad is {bad!r}; expected 'fatal' or 'skip'")
     good: list[T] = []
     problems: list[str] = []
-    for file in _data_files(pathlib.Path(path), what):
-        for place, row in _rows(file):
+    for source in _sources(path, what):
+        for place, row in source:
             try:
-                value = _parse_json(row, place) if file.suffix == ".jsonl" else row
+                # lines of a file are bytes, so that an invalid one can be left out
+                value = _parse_json(row, place) if isinstance(row, bytes) else row
                 good.append(parse(value, place))
             except ValueError as error:
                 text = _one_line(str(error))
@@ -62,6 +58,15 @@ def read_rows(
         first = f", the first: {problems[0]}" if problems else ""
         raise ValueError(f"{path} has no usable {what}; {len(problems)} bad ones{first}")
     return good
+
+
+def _sources(path: str | pathlib.Path, what: str) -> Iterator[Iterator[tuple[str, Any]]]:
+    """Yields the rows of every file of a source."""
+    if str(path).startswith(_NAMED):
+        yield _named_rows(str(path))
+        return
+    for file in _data_files(pathlib.Path(path), what):
+        yield _rows(file)
 
 
 def _data_files(path: pathlib.Path, what: str) -> list[pathlib.Path]:
@@ -136,11 +141,9 @@ def _rows(file: pathlib.Path) -> Iterator[tuple[str, Any]]:
 
 
 def _parquet_rows(file: pathlib.Path) -> Iterator[tuple[str, Any]]:
-    if parquet is None:
-        raise ValueError(
-            f"{file}: reading .parquet needs pyarrow: {extras.install('parquet')}; or convert "
-            "the file to .jsonl"
-        )
+    import pyarrow  # noqa: PLC0415 - most runs read no table
+    import pyarrow.parquet as parquet  # noqa: PLC0415
+
     row = 0
     try:
         with parquet.ParquetFile(file) as table:
@@ -159,16 +162,29 @@ def _is_tfds(path: pathlib.Path) -> bool:
 
 def _tfds_rows(folder: pathlib.Path) -> Iterator[tuple[str, Any]]:
     """Yields the rows of the split `train`; reading a data source works without TensorFlow."""
-    try:
-        tfds = importlib.import_module("tensorflow_datasets")
-    except ImportError as error:
-        raise ValueError(
-            f"{folder}: a dataset of TensorFlow Datasets needs its package: "
-            f"{extras.install('tfds')}; or give the file it was made from"
-        ) from error
+    import tensorflow_datasets as tfds  # noqa: PLC0415 - two seconds that most runs do not need
+
     source = tfds.builder_from_directory(str(folder)).as_data_source(split="train")
     for row in range(len(source)):
         yield f"{folder}, row {row}", _from_tfds(source[row])
+
+
+def _named_rows(name: str) -> Iterator[tuple[str, Any]]:
+    """Yields the rows of a dataset by name, which is downloaded if it is not there."""
+    import tensorflow_datasets as tfds  # noqa: PLC0415
+
+    dataset, _, split = name.removeprefix(_NAMED).partition("@")
+    folder = os.environ.get("TFDS_DATA_DIR")
+    try:
+        source = tfds.data_source(dataset, split=split or "train", data_dir=folder)
+        for row in range(len(source)):
+            yield f"{name}, row {row}", _from_tfds(source[row])
+    except Exception as error:  # the package, its builders and downloads raise errors of any kind
+        reason = str(error).strip().partition("\n")[0]
+        raise ValueError(
+            f"{name}: TensorFlow Datasets cannot read it ({type(error).__name__}: {reason}); expected "
+            "tfds:NAME@SPLIT of a dataset that it knows or that is prepared under TFDS_DATA_DIR"
+        ) from error
 
 
 def _from_tfds(value: Any) -> Any:

@@ -1,8 +1,10 @@
-"""TensorFlow Datasets builders for trajectories and preference pairs (extra `[tfds]`).
+"""TensorFlow Datasets builders for trajectories and preference pairs .
 
     AgentTrajectories(source="agenttraj.json", data_dir="data").download_and_prepare()
 
-Every job can read the prepared folder: `config.sft.files=("data/agent_trajectories/1.0.0",)`.
+Every job can read the prepared folder: `config.sft.files=("data/agent_trajectories/1.0.0",)`. Without
+`data_dir` it is prepared in the folder of TensorFlow Datasets and can be read by name:
+`config.sft.files=("tfds:agent_trajectories",)`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +19,11 @@ from agentgym_jax.text.chat import Message
 from agentgym_jax.trajectory import SPEAKERS
 
 
-class _FromRows(tfds.core.GeneratorBasedBuilder):
-    """Builder that stores the rows of a local file or folder as ArrayRecord."""
+class _FromRows(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+    """Builder that stores the rows of a local file or folder as ArrayRecord.
+
+    The builders are not registered, because by name they would be called without their source.
+    """
 
     VERSION = tfds.core.Version("1.0.0")
     _FIELDS: tuple[str, ...]  # fields with turns
@@ -39,7 +44,7 @@ class _FromRows(tfds.core.GeneratorBasedBuilder):
         return {"train": self._generate_examples()}
 
 
-class AgentTrajectories(_FromRows):
+class AgentTrajectories(_FromRows, skip_registration=True):
     """Builder for conversations with `item_id` and `reward` (NaN if unknown)."""
 
     _FIELDS = ("conversations",)
@@ -53,7 +58,7 @@ class AgentTrajectories(_FromRows):
             yield i, {"item_id": conversation.item_id, "conversations": turns, "reward": reward}
 
 
-class AgentPreferences(_FromRows):
+class AgentPreferences(_FromRows, skip_registration=True):
     """Builder for preference pairs with `item_id`, `prompt`, `chosen` and `rejected`."""
 
     _FIELDS = ("prompt", "chosen", "rejected")

@@ -43,9 +43,7 @@ def sqlgym(model, dtype, smoke):
     def tasks(split):
         return dict(kind="split", split=split, group_by="template", where={}, limit=0)
 
-    c.environments = dict(
-        sqlgym=common.environment(train=tasks("train"), eval=tasks("test"))
-    )
+    c.environments = dict(sqlgym=common.environment(train=tasks("train"), eval=tasks("test")))
     c.total_steps = 1 if smoke else 15
     c.sampler.buckets = ((256, 4), (384, 2))
     c.sampling.max_turn_tokens = 80
@@ -62,9 +60,7 @@ def get_config(arg=None):
     Options: environment=alfworld|sqlgym; model (weights, sqlgym); dtype; smoke.
     """
     known = dict(environment=("alfworld", "sqlgym"), dtype=("float32", "bfloat16"))
-    opt = common.parse(
-        arg, known, environment="alfworld", model="", dtype="bfloat16", smoke=False
-    )
+    opt = common.parse(arg, known, environment="alfworld", model="", dtype="bfloat16", smoke=False)
     if opt.environment == "alfworld":
         return alfworld(opt.smoke)
     return sqlgym(opt.model, opt.dtype, opt.smoke)

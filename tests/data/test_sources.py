@@ -1,11 +1,13 @@
-"""Equal rows from every file format; formats that need a missing extra are skipped."""
+"""Equal rows from every file format."""
 
 import json
 import sys
 
+import pyarrow
+import pyarrow.parquet as parquet
 import pytest
 
-from agentgym_jax.data import rows, tasks
+from agentgym_jax.data import tasks
 from agentgym_jax.data.conversations import read_conversations
 from agentgym_jax.data.preferences import read_preferences
 
@@ -42,8 +44,6 @@ def as_lines(path, records):
 
 
 def as_parquet(path, records):
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
     path = path.with_suffix(".parquet")
     parquet.write_table(pyarrow.Table.from_pylist(records), path)
     return path
@@ -58,8 +58,7 @@ def as_parquet_of_text(path, records):
 
 
 def as_tfds(path, records):
-    pytest.importorskip("tensorflow_datasets")
-    from agentgym_jax.data import tfds_builders  # noqa: PLC0415
+    from agentgym_jax.data import tfds_builders  # noqa: PLC0415 - takes two seconds
 
     kind = "AgentPreferences" if "chosen" in records[0] else "AgentTrajectories"
     source = as_lines(path, records)
@@ -69,7 +68,17 @@ def as_tfds(path, records):
     return builder.data_path
 
 
-FORMATS = [as_json, as_lines, as_parquet, as_parquet_of_text, as_tfds]
+def as_named_tfds(path, records):
+    """Returns the name of a dataset in the folder that the fixture `own_datasets` has set."""
+    return f"tfds:{as_tfds(path, records).parts[-2]}"
+
+
+@pytest.fixture(autouse=True)
+def own_datasets(monkeypatch, tmp_path):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+
+
+FORMATS = [as_json, as_lines, as_parquet, as_parquet_of_text, as_tfds, as_named_tfds]
 
 
 @pytest.mark.parametrize("write", FORMATS)
@@ -150,13 +159,20 @@ def test_the_error_for_a_bad_row_of_a_table_names_it(tmp_path):
         read_conversations(path, bad="fatal")
 
 
-def test_the_error_for_a_missing_extra_names_the_package(tmp_path, monkeypatch):
-    monkeypatch.setattr(rows, "parquet", None)
-    (tmp_path / "data.parquet").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"pip install -e .*\.\[parquet\]"):
-        read_conversations(tmp_path / "data.parquet", bad="skip")
-    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
-    (tmp_path / "made").mkdir()
-    (tmp_path / "made" / "dataset_info.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"pip install -e .*\.\[tfds\]"):
-        read_conversations(tmp_path / "made", bad="skip")
+def test_a_split_of_a_named_dataset_is_read(tmp_path):
+    name = as_named_tfds(tmp_path / "data", RECORDS)
+    whole = read_conversations(f"{name}@train", bad="fatal")
+    assert read_conversations(f"{name}@train[:1]", bad="fatal") == whole[:1]
+
+
+@pytest.mark.parametrize("name", ["tfds:", "tfds:no_such_dataset", "tfds:../up", "tfds:a@b@c"])
+def test_a_name_without_a_dataset_is_refused(name):
+    with pytest.raises(ValueError, match=r"tfds:.*expected tfds:NAME@SPLIT") as caught:
+        read_conversations(name, bad="skip")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_split_that_is_missing_is_refused(tmp_path):
+    name = as_named_tfds(tmp_path / "data", RECORDS)
+    with pytest.raises(ValueError, match="Unknown split"):
+        read_conversations(f"{name}@validation", bad="skip")
