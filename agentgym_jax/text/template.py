@@ -73,6 +73,32 @@ _TEMPLATE_ERRORS = (
 )
 
 Chat = Sequence[Mapping[str, str]]
+Value = str | bool | int | float  # of a variable of a template
+
+
+def with_variables(source: str, variables: Mapping[str, Value]) -> str:
+    """Returns a chat template that sets variables, such as `enable_thinking`, at its beginning.
+
+    So they are part of the template wherever it is stored. `strftime_now` is a function in
+    templates; its value is the text that it returns for every format.
+
+    Raises:
+      ValueError: A name is no name of a Jinja variable, or a value is neither text, bool nor number.
+    """
+    lines = []
+    for name, value in variables.items():
+        if not name.isidentifier() or name.startswith("_"):
+            raise ValueError(f"template variable {name!r}: expected a name such as enable_thinking")
+        if not isinstance(value, Value):
+            raise ValueError(
+                f"template variable {name}={value!r:.100}: expected a text, True, False or a number"
+            )
+        literal = json.dumps(value, ensure_ascii=False)
+        if name == "strftime_now":
+            lines.append(f"{{% macro {name}(format) %}}{{{{ {literal} }}}}{{% endmacro %}}\n")
+        else:
+            lines.append(f"{{% set {name} = {literal} %}}\n")
+    return "".join(lines) + source  # a line break after a block is not written
 
 
 @dataclasses.dataclass(frozen=True)
@@ -302,12 +328,27 @@ def _environment() -> BoundedEnvironment:
     environment = BoundedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols, _GenerationTag]
     )
-    environment.filters["tojson"] = lambda value, indent=None: json.dumps(
-        value, ensure_ascii=False, indent=indent
-    )
+    environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise_template_error
     environment.globals["strftime_now"] = _refuse_date
     return environment
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Returns JSON as the filter of `transformers` writes it."""
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
 
 
 def _raise_template_error(message: str) -> NoReturn:
@@ -317,7 +358,8 @@ def _raise_template_error(message: str) -> NoReturn:
 def _refuse_date(date_format: str) -> NoReturn:
     raise jinja2.TemplateError(
         f"it writes today's date ({date_format!r}), so that equal episodes would differ from day "
-        "to day. Replace strftime_now in the template by a fixed date"
+        "to day. Fix the text that strftime_now gives: config.tokenizer.variables={'strftime_now': '1 "
+        "Jan 2026'}, or write a date into the template"
     )
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import pathlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from tokenizers import decoders, models, pre_tokenizers
 from agentgym_jax import limits
 from agentgym_jax.limits import Range
 from agentgym_jax.text import sentencepiece_tokenizer
-from agentgym_jax.text.template import COMPACT
+from agentgym_jax.text.template import COMPACT, Value, with_variables
 
 _BYTES_SPECIALS = ("<|endoftext|>", "<|system|>", "<|user|>", "<|assistant|>", "<|im_end|>")
 # regular expression for the words of Qwen2's tokenizer.json
@@ -29,7 +30,14 @@ _AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix")
 _NOT_OF_QWEN2 = ("unk_token", *_AFFIXES, "byte_fallback", "ignore_merges")
 _GENERATION_FILE = "generation_config.json"
 _TokenId = Annotated[int, Range(0)]
-_TEMPLATE_VARIABLES = ("bos_token", "eos_token", "pad_token", "unk_token")
+_TEMPLATE_VARIABLES = tuple(
+    f"{name}_token" for name in ("bos", "eos", "pad", "unk", "sep", "cls", "mask")
+)
+# Classes of `transformers` whose tokenizers are what `tokenizer.json` says.
+_GENERAL_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
+# Other files from which `transformers` takes tokens.
+_COMPANIONS = ("added_tokens.json", "special_tokens_map.json")
+_SOURCES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 # printable character for each byte in byte-level vocabularies, as in GPT-2
@@ -167,6 +175,15 @@ class Tokenizer:
         ends = dict.fromkeys((*self.end_ids, *end_ids))
         return Tokenizer(self._json, self._config, guarded=self._guarded, end_ids=ends)
 
+    def with_variables(self, variables: Mapping[str, Value]) -> "Tokenizer":
+        """Returns a tokenizer whose chat template sets variables; see `template.with_variables`."""
+        if not variables:
+            return self
+        if self.chat_template is None:
+            raise ValueError(f"there is no chat template that could read {sorted(variables)}")
+        config = self._config | {"chat_template": with_variables(self.chat_template, variables)}
+        return Tokenizer(self._json, config, guarded=self._guarded, end_ids=self.end_ids)
+
     def save(self, directory: str | pathlib.Path) -> None:
         """Writes the files of a tokenizer, which `transformers` can load."""
         directory = pathlib.Path(directory)
@@ -264,21 +281,61 @@ def _load_directory(path: pathlib.Path) -> Tokenizer:
         config = limits.read_object(path / "tokenizer_config.json")
     if (path / "chat_template.jinja").exists():  # has precedence over the template in the config
         config["chat_template"] = (path / "chat_template.jinja").read_text(encoding="utf-8")
-    if (path / "tokenizer.json").exists():
-        backend_json = (path / "tokenizer.json").read_text(encoding="utf-8")
-    elif (path / "tokenizer.model").exists():
-        backend_json, names = sentencepiece_tokenizer.read(path / "tokenizer.model")
-        config = names | config
-    else:
-        raise ValueError(
-            f"{path} has neither tokenizer.json nor tokenizer.model. Write tokenizer.json with "
-            "transformers: AutoTokenizer.from_pretrained(directory).save_pretrained(directory)"
-        )
+    if not any((path / name).exists() for name in _SOURCES):
+        raise ValueError(f"{path} has no tokenizer: none of {', '.join(_SOURCES)}")
     end_ids = read_end_ids(path)
     try:
+        if _is_general(path, config):
+            backend_json = (path / "tokenizer.json").read_text(encoding="utf-8")
+        elif (path / "tokenizer.model").exists() and not (path / "tokenizer.json").exists():
+            backend_json, names = sentencepiece_tokenizer.read(path / "tokenizer.model")
+            config = names | config
+        else:
+            backend_json, names = _read_with_transformers(path)
+            config = names | {k: v for k, v in config.items() if k == "chat_template"}
         return Tokenizer(backend_json, config, end_ids=end_ids)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def _is_general(path: pathlib.Path, config: Mapping[str, Any]) -> bool:
+    """Returns True if `tokenizer.json` alone is what `transformers` would read from a directory.
+
+    The import of `transformers` takes three seconds, which runs with a tokenizer of their own save.
+    """
+    name = config.get("tokenizer_class")
+    return (
+        (path / "tokenizer.json").exists()
+        and (name in _GENERAL_CLASSES or name is None and not (path / "config.json").exists())
+        and "added_tokens_decoder" not in config
+        and not any((path / companion).exists() for companion in _COMPANIONS)
+    )
+
+
+def _read_with_transformers(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
+    """Returns the fast tokenizer of `transformers` as text, and its special tokens and template."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # it warns that torch is missing
+    from transformers import AutoTokenizer  # noqa: PLC0415
+
+    try:
+        loaded = AutoTokenizer.from_pretrained(path, local_files_only=True)
+    except Exception as error:  # the classes of `transformers` raise errors of any kind
+        reason = limits.shorten(" ".join(str(error).split()))
+        raise ValueError(
+            f"transformers cannot read this tokenizer ({type(error).__name__}: {reason})"
+        ) from error
+    if not loaded.is_fast:
+        raise ValueError(
+            f"{type(loaded).__name__} of transformers has no fast tokenizer; tokenizer.json is needed"
+        )
+    names = {name: getattr(loaded, name) for name in _TEMPLATE_VARIABLES}
+    names = {name: token for name, token in names.items() if token is not None}
+    if loaded.chat_template is not None:
+        template = loaded.chat_template
+        if isinstance(template, Mapping):
+            template = [{"name": name, "template": text} for name, text in template.items()]
+        names["chat_template"] = template
+    return loaded.backend_tokenizer.to_str(), names
 
 
 def _token_text(name: str, token: Any) -> str:

@@ -18,6 +18,8 @@ SPECIALS = [
     "<|start_header_id|>",
     "<|end_header_id|>",
     "<|eot_id|>",
+    "<end_of_turn>",
+    "<|end|>",
     "<s>",
     "</s>",
 ]

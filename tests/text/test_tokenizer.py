@@ -108,7 +108,8 @@ def test_a_guarded_token_is_no_longer_read_from_text(tiny_json):
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        ({}, "neither tokenizer.json nor tokenizer.model"),
+        ({}, "has no tokenizer: none of tokenizer.json"),
+        ({"vocab.txt": "a"}, "transformers cannot read this tokenizer"),
         ({"tokenizer.json": "{"}, "not JSON"),
         ({"tokenizer.json": '{"model": {}}'}, "needs"),
         ({"tokenizer.json": "{}", "tokenizer_config.json": "[]"}, "expected a JSON object"),
@@ -120,6 +121,51 @@ def test_the_error_for_a_directory_without_a_tokenizer_gives_the_reason(files, r
         (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=reason):
         load_tokenizer(tmp_path)
+
+
+TEXT = "a red door</s><tool><mark>é\n<s>go"
+MARK = {"content": "<mark>", "lstrip": False, "normalized": False, "rstrip": False}
+MARK |= {"single_word": False, "special": True}
+CLASS = {"tokenizer_class": "Qwen2Tokenizer"}
+
+
+def gpt2_files(state):
+    """Returns the files of a byte-level tokenizer before `tokenizer.json` existed."""
+    merges = "".join(f"{left} {right}\n" for left, right in state["model"]["merges"])
+    return {
+        "vocab.json": json.dumps(state["model"]["vocab"]),
+        "merges.txt": "#version: 0.2\n" + merges,
+    }
+
+
+@pytest.mark.parametrize(
+    ("config", "companions"),
+    [
+        (CLASS, {}),
+        (CLASS | {"bos_token": "<s>", "sep_token": "</s>", "add_prefix_space": False}, {}),
+        ({}, {"special_tokens_map.json": {"bos_token": "<s>", "cls_token": "<s>"}}),
+        ({"added_tokens_decoder": {"500": MARK}}, {}),
+        (CLASS | {"additional_special_tokens": ["<mark>"]}, {}),
+        (CLASS, None),
+    ],
+)
+def test_a_directory_is_read_as_transformers_reads_it(config, companions, tiny_json, tmp_path):
+    files = {"tokenizer.json": tiny_json}
+    if companions is None:
+        files, companions = gpt2_files(json.loads(tiny_json)), {}
+    for name, value in ({"tokenizer_config.json": config} | companions).items():
+        files[name] = json.dumps(value)
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    tokenizer, reference = load_tokenizer(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    expected = reference.encode(TEXT, add_special_tokens=False)
+    assert tokenizer.encode_with_specials(TEXT) == expected
+    names = reference.special_tokens_map
+    names.pop("additional_special_tokens", None)
+    assert tokenizer.template_variables == {name: str(token) for name, token in names.items()}
+    assert {*reference.all_special_tokens} <= {*tokenizer.special_tokens}
+    tokenizer.save(tmp_path / "saved")
+    assert load_tokenizer(tmp_path / "saved").encode_with_specials(TEXT) == expected
 
 
 def test_a_missing_path_and_an_unknown_file_have_different_errors(tmp_path):

@@ -24,7 +24,7 @@ from agentgym_jax.run_folder import RunFolder, write_atomic
 from agentgym_jax.sharding import Layout, make_layouts, reshard, spread_layout
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.grammars import Grammars
-from agentgym_jax.text.template import CHATML, COMPACT
+from agentgym_jax.text.template import CHATML, COMPACT, Value
 from agentgym_jax.text.tokenizer import Tokenizer, load_tokenizer
 from agentgym_jax.text.train_tokenizer import train_tokenizer
 
@@ -109,16 +109,21 @@ class TokenizerSettings:
       vocab_size: Vocabulary size of a trained tokenizer; 0 for other sources.
       pretokenizer_pattern: Regular expression; a token of a trained tokenizer is part of one match.
       template: Conversation format of a trained tokenizer: `compact` or `chatml`.
+      variables: Variables of the chat template, such as `{'enable_thinking': False}`; the value of
+        `strftime_now` is the date that the template writes.
     """
 
     source: str
     vocab_size: Annotated[int, Range(0, unit="tokens")] = 0
     pretokenizer_pattern: str = ""
     template: Annotated[str, OneOf(TEMPLATES)] = "chatml"
+    variables: Mapping[str, Value] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.source:
             raise ValueError("source is empty: give 'model', 'bytes', 'train' or a path")
+        if self.variables and self.source == "train":
+            raise ValueError("variables: the templates of a trained tokenizer have none")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -388,6 +393,7 @@ def _build_tokenizer(
             raise ValueError(
                 "the model has random weights and no tokenizer; give a path, 'bytes' or 'train'"
             )
+        tokenizer = tokenizer.with_variables(settings.variables)
         ChatRenderer(tokenizer)  # raises an error if the template is unusable
         tokenizer.save(folder.tokenizer)
     except (ValueError, OSError) as error:
