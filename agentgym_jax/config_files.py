@@ -8,7 +8,7 @@ import os
 import pathlib
 import traceback
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import ml_collections
@@ -29,6 +29,21 @@ def locate(path: str) -> str:
     if path.startswith("configs/") and not os.path.exists(path) and os.path.isfile(shipped):
         return str(shipped)
     return path
+
+
+def find_shipped_config(argv: Sequence[str]) -> list[str]:
+    """Returns the command line, with the path of the installed file for `--config=configs/...`."""
+    found = list(argv)
+    for i, argument in enumerate(argv):
+        flag, equals, value = argument.partition("=")
+        if flag not in ("--config", "-config"):
+            continue
+        at = i if equals else i + 1
+        path, colon, options = (value if equals else "".join(argv[at : at + 1])).partition(":")
+        located = locate(path)
+        if located != path:
+            found[at] = f"{flag}=" * bool(equals) + f"{located}{colon}{options}"
+    return found
 
 
 def shipped_configs() -> list[tuple[str, str]]:

@@ -51,21 +51,6 @@ def launch(
     app.run(run, flags_parser=functools.partial(_parse_flags, required=required))
 
 
-def find_shipped_config(argv: Sequence[str]) -> list[str]:
-    """Returns the command line, with the path of the installed file for `--config=configs/...`."""
-    found = list(argv)
-    for i, argument in enumerate(argv):
-        flag, equals, value = argument.partition("=")
-        if flag not in ("--config", "-config"):
-            continue
-        at = i if equals else i + 1
-        path, colon, options = (value if equals else "".join(argv[at : at + 1])).partition(":")
-        located = config_files.locate(path)
-        if located != path:
-            found[at] = f"{flag}=" * bool(equals) + f"{located}{colon}{options}"
-    return found
-
-
 def _list_shipped(algorithms: Iterable[str]) -> str:
     lines = ["Configs (--config=FILE:OPTIONS; every file names its options):"]
     lines += [f"  {name}\n      {about}" for name, about in config_files.shipped_configs()]
@@ -89,7 +74,7 @@ def _fail(message: str) -> NoReturn:
 
 
 def _parse_flags(argv: Sequence[str], required: Sequence[str]) -> list[str]:
-    argv = find_shipped_config(argv)
+    argv = config_files.find_shipped_config(argv)
     _check_config(argv)
     try:
         rest = flags.FLAGS(argv)
