@@ -46,28 +46,6 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("unhurried")
 
-# Slow folders, which run first so that all worker processes are busy until the end.
-HEAVY = (
-    "processes",
-    "integration",
-    "faults",
-    "learner",
-    "models",
-    "sampling",
-    "rollout",
-    "envs/webarena",
-)
-
-
-def pytest_collection_modifyitems(items):
-    """Sorts the tests: heavy folders first, otherwise by name."""
-    places = {str(ROOT / "tests" / folder): i for i, folder in enumerate(HEAVY)}
-
-    def place(item):
-        return next((i for path, i in places.items() if str(item.path).startswith(path)), 99)
-
-    items.sort(key=place)
-
 
 @pytest.fixture(scope="module")
 def compiled_fast():

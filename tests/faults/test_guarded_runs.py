@@ -51,6 +51,7 @@ def test_a_run_stopped_by_a_guard_saves_the_step_and_its_weights(url, tmp_path):
     assert max(saved(tmp_path / "run")) == 1
 
 
+@pytest.mark.slow
 def test_a_step_whose_loss_is_nan_is_logged_and_saved_without_its_update(url, tmp_path):
     """Checks a run whose first update is so large that the loss of the second step is NaN.
 

@@ -235,6 +235,7 @@ def play_bandit(learner, draw, state, seed):
     return episodes, reward.mean()
 
 
+@pytest.mark.slow
 def test_a_bandit_is_learned_as_well_as_with_float32_moments(compact, learner):
     @jax.jit
     def draw(params, prompt_B, key):

@@ -54,7 +54,7 @@ def test_only_adapters_and_their_moments_are_in_the_state():
     assert sizes == {2 * 16 * 2, 2 * 2 * 32}
 
 
-@pytest.mark.parametrize("name", ["adamw", "muon"])
+@pytest.mark.parametrize("name", [pytest.param("adamw", marks=pytest.mark.slow), "muon"])
 def test_steps_change_only_adapted_kernels(name):
     whole, trained, metrics = train(pack_sequences(token_sequences()), name=name)
     assert metrics["update_norm"] > 0 and metrics["skipped"] == 0
@@ -73,13 +73,9 @@ def test_micro_batches_leave_the_result_unchanged():
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=2e-4), split, whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "sizes",
-    [
-        pytest.param(dict(data=8, fsdp=1, tensor=1), marks=pytest.mark.slow),
-        dict(data=2, fsdp=2, tensor=2),
-    ],
-    ids=str,
+    "sizes", [dict(data=8, fsdp=1, tensor=1), dict(data=2, fsdp=2, tensor=2)], ids=str
 )
 def test_eight_devices_equal_one(sizes):
     batches = pack_sequences(token_sequences(), micro_rows=8)

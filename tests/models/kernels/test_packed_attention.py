@@ -20,10 +20,10 @@ ROWS = ([1] * 100 + [2] * 90 + [0] * 66, [1] * 256, [0] * 256)
 @pytest.mark.parametrize(
     ("num_heads", "num_kv_heads", "head_size", "dtype", "atol", "kernel"),
     [
-        (4, 2, 64, "float32", 5e-5, packed_attention),
+        pytest.param(4, 2, 64, "float32", 5e-5, packed_attention, marks=pytest.mark.slow),
         (3, 1, 128, "bfloat16", 6e-2, packed_attention),
         (3, 1, 128, "float32", 5e-5, gpu_packed_attention),
-        (4, 2, 64, "bfloat16", 6e-2, gpu_packed_attention),
+        pytest.param(4, 2, 64, "bfloat16", 6e-2, gpu_packed_attention, marks=pytest.mark.slow),
     ],
 )
 def test_values_and_gradients_equal_the_reference(
