@@ -64,6 +64,7 @@ DISTRIBUTIONS = {
 OF_EXTRAS = {
     "data/rows.py": {"pyarrow"},
     "data/tfds_builders.py": {"tensorflow-datasets"},
+    "programs/mini_swe.py": {"minisweagent", "yaml"},
     "programs/react.py": {"openai"},
     "programs/verifiers_env.py": {"verifiers"},
 }
