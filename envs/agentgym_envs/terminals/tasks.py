@@ -52,7 +52,7 @@ class Task:
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
     test_variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
     agent_seconds: float = 120
-    test_seconds: float = 20
+    test_seconds: float = 15
     limits: Limits = Limits()
 
     @property
