@@ -62,6 +62,7 @@ DISTRIBUTIONS = {
 }
 # Imports that only an extra installs, by module of agentgym_jax.
 OF_EXTRAS = {
+    "programs/mini_swe.py": {"minisweagent", "yaml"},
     "programs/react.py": {"openai"},
     "programs/verifiers_env.py": {"verifiers"},
 }

@@ -27,6 +27,7 @@ IDS: Mapping[str, str] = {
     "WebShop-v0": "webshop",
     "ReasoningGym-v0": "reasoning_gym",
     "TextArena-v0": "textarena",
+    "Terminals-v0": "terminals",
 }
 
 

@@ -1,0 +1,1 @@
+"""Terminal tasks: shell commands in a sandbox, scored by hidden tests."""

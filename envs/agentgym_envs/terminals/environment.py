@@ -1,0 +1,240 @@
+"""Terminal tasks as an environment: an action is one shell command, or `submit`."""
+
+import base64
+import dataclasses
+import json
+import re
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym_envs.base.environment import EnvironmentFault, StepResult
+from agentgym_envs.base.episodic import EpisodicEnvironment
+from agentgym_envs.base.protocol import ErrorKind, clean_text
+from agentgym_envs.terminals.sandbox import Command, Result, Sandbox, SandboxError
+from agentgym_envs.terminals.tasks import LOGS, REWARD, TESTS, Task, pack
+
+SUBMIT = "submit"
+REFUSED = "Refused: "
+_FENCE = re.compile(r"(`{3,})[\w-]*\s*")
+_MAX_BYTES = 100_000  # of a command
+_REWARD_BYTES = 1024
+_TEST = (
+    f"bash --noprofile --norc {TESTS}/test.sh >{LOGS}/test-stdout.txt 2>&1; "
+    f"cd {LOGS}; [ -e reward.txt ] || mv reward.json reward.txt"
+)
+
+
+@dataclasses.dataclass
+class Episode:
+    """One episode; the host never reads its files.
+
+    Attributes:
+      data_idx: Index of the task.
+      files: Archive of the files.
+      seconds: Time of all commands so far.
+      commands: Number of commands so far.
+      score: Result of the tests; 0 before they ran.
+      done: True after the tests ran.
+    """
+
+    data_idx: int
+    files: bytes
+    seconds: float = 0.0
+    commands: int = 0
+    score: float = 0.0
+    done: bool = False
+
+
+def read_command(action: str) -> str | None:
+    """Returns the command of an action: its only block, or the only line of a text without one.
+
+    A block begins with a line of at least three backticks and the name of a language, and ends with
+    a line of as many.
+    """
+    blocks: list[list[str]] = []
+    fence = ""
+    action = clean_text(action)
+    for line in action.split("\n"):
+        if fence and line.rstrip() == fence:
+            fence = ""
+        elif fence:
+            blocks[-1].append(line)
+        elif found := _FENCE.fullmatch(line.rstrip()):
+            fence = found[1]
+            blocks.append([])
+    if fence or len(blocks) > 1:
+        return None
+    text = "\n".join(blocks[0] if blocks else [action]).strip()
+    if not text or "\0" in text or len(text.encode()) > _MAX_BYTES:  # Linux could not pass it on
+        return None
+    return text if blocks or ("\n" not in text and "```" not in text) else None
+
+
+def as_block(command: str) -> str:
+    """Returns an action with a command."""
+    fence = "```"
+    while fence in command:
+        fence += "`"
+    return f"{fence}bash\n{command.strip()}\n{fence}"
+
+
+class TerminalEnvironment(EpisodicEnvironment[Episode]):
+    """Terminal tasks.
+
+    Files persist between commands. Processes, variables and the current folder do not.
+    """
+
+    name = "terminals"
+
+    def __init__(self, tasks: Sequence[Task], sandbox: Sandbox, command_seconds: float):
+        self._tasks = tasks
+        self._sandbox = sandbox
+        self._command_seconds = command_seconds
+
+    def reset(self, data_idx: int) -> StepResult:
+        """Starts a task.
+
+        Raises:
+          EnvironmentFault: UNKNOWN_TASK; the current episode continues.
+        """
+        if not 0 <= data_idx < len(self._tasks):
+            raise EnvironmentFault(
+                ErrorKind.UNKNOWN_TASK,
+                f"terminals has tasks 0 .. {len(self._tasks) - 1}, the index was {data_idx}",
+            )
+        task = self._tasks[data_idx]
+        self._episode = Episode(data_idx, pack(task.files, [task.work, *task.folders]))
+        return StepResult(task.instruction, reward=0, score=0, done=False)
+
+    def step(self, action: str) -> StepResult:
+        """Runs one command; `submit` runs the tests and ends the episode.
+
+        Raises:
+          EnvironmentFault: NOT_RESET, FINISHED, or SIMULATOR if the sandbox does not start.
+        """
+        episode = self.playing
+        command = read_command(action)
+        if command is None:
+            text = f"{REFUSED}write exactly one command, in a block that begins with ```bash"
+            return StepResult(text, reward=0, score=0, done=False)
+        if command == SUBMIT:
+            return self._finish("")
+        task = self._tasks[episode.data_idx]
+        left = max(1.0, task.agent_seconds - episode.seconds)
+        result = self._run(
+            Command(command, task.folders, task.work, dict(task.variables)),
+            dataclasses.replace(task.limits, seconds=min(self._command_seconds, left)),
+        )
+        episode.files = episode.files if result.files is None else result.files
+        episode.seconds += result.seconds
+        episode.commands += 1
+        text = _describe(result)
+        if episode.seconds >= task.agent_seconds:
+            return self._finish(f"{text}\nThe time of the task is over.\n")
+        return StepResult(text, reward=0, score=0, done=False)
+
+    def expert_action(self) -> str:
+        """Returns the solution of the task, then `submit`.
+
+        Raises:
+          NotImplementedError: The task has no solution.
+        """
+        solution = self._tasks[self.playing.data_idx].solution
+        if not solution:
+            raise NotImplementedError("the task has no solution/solve.sh")
+        return as_block(SUBMIT if self.playing.commands else solution)
+
+    def valid_actions(self) -> list[str]:
+        """Returns some harmless commands."""
+        return [as_block(command) for command in ("ls", "cat *", "git log", SUBMIT)]
+
+    def snapshot(self) -> dict[str, Any]:
+        """Returns task, files and result.
+
+        Raises:
+          EnvironmentFault: NOT_RESET before the first reset.
+        """
+        packed = base64.b64encode(zlib.compress(self.episode.files)).decode("ascii")
+        return dataclasses.asdict(self.episode) | {"files": packed}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Restores a snapshot."""
+        files = zlib.decompress(base64.b64decode(snapshot["files"]))
+        self._episode = Episode(**(snapshot | {"files": files}))
+
+    def state(self) -> dict[str, Any]:
+        """Returns the task, and its number of commands with their time."""
+        if self._episode is None:
+            return {}
+        episode = self._episode
+        return {
+            "data_idx": episode.data_idx,
+            "name": self._tasks[episode.data_idx].name,
+            "commands": episode.commands,
+            "seconds": round(episode.seconds, 1),
+            "done": episode.done,
+        }
+
+    def _finish(self, text: str) -> StepResult:
+        """Runs the tests in a new sandbox, in which no process of the agent runs."""
+        episode = self.playing
+        task = self._tasks[episode.data_idx]
+        tests = {f"{TESTS}/{path}": file for path, file in task.tests.items()}
+        result = self._run(
+            Command(
+                _TEST,
+                task.folders,
+                task.work,
+                {**task.variables, "HOME": LOGS, **task.test_variables},
+                added=pack(tests),
+                extra=(TESTS, LOGS),
+                report=REWARD,
+                keeps_files=False,
+                nests=True,
+            ),
+            dataclasses.replace(task.limits, seconds=task.test_seconds, output_bytes=_REWARD_BYTES),
+        )
+        episode.score, episode.done = read_reward(result), True
+        text += f"The tests give {episode.score:g} of 1."
+        return StepResult(text, reward=episode.score, score=episode.score, done=True)
+
+    def _run(self, command: Command, limits: Any) -> Result:
+        try:
+            return self._sandbox.run(command, self.playing.files, limits)
+        except SandboxError as error:
+            raise EnvironmentFault(ErrorKind.SIMULATOR, str(error)) from error
+
+
+def read_reward(result: Result) -> float:
+    """Returns the reward that the tests wrote, from 0 to 1; 0 if they wrote none.
+
+    It is a number, or an object with the key `reward`.
+    """
+    try:
+        value = json.loads(result.output)
+    except (ValueError, RecursionError):  # also for bytes that are not UTF-8
+        return 0.0
+    value = value.get("reward") if isinstance(value, dict) else value
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        return 0.0
+    return float(min(1, max(0, value)))
+
+
+def _describe(result: Result) -> str:
+    """Returns the observation: exit status, output, and lost files."""
+    if result.status is None:
+        return (
+            "exit status 137\n[The sandbox was ended: by the command, or by its memory or time. The "
+            "files are as before the command.]"
+        )
+    shown, left_out = result.output, result.output_size - len(result.output)
+    if left_out:
+        middle = f"\n[{left_out} bytes left out]\n".encode()
+        shown = shown[: len(shown) // 2] + middle + shown[len(shown) // 2 :]
+    text = f"exit status {result.status}\n{shown.decode(errors='replace')}"
+    if result.files is None:
+        text += (
+            "\n[The files are as before the command: they are too large, or one cannot be read.]"
+        )
+    return text
