@@ -13,6 +13,7 @@ import threading
 import urllib.error
 import urllib.request
 
+from agentgym_jax.programs import compaction
 from agentgym_jax.programs.task import AgentTask
 
 
@@ -93,13 +94,28 @@ def tools(task):
 CALLS = itertools.count()
 
 
-def stop_once(task):
-    """Is a `summariser`; the 12th call stops the trainer unless the file STOP_FILE exists."""
+def stop_trainer():
+    """Stops the trainer in the 12th call unless the file STOP_FILE exists."""
     path = pathlib.Path(os.environ["STOP_FILE"])
     if next(CALLS) == 11 and not path.exists():
         path.touch()
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def stop_once(task):
+    """Is a `summariser` that may stop the trainer."""
+    stop_trainer()
     return summariser(task)
+
+
+def stop_compacting(task):
+    """Is the shipped program with a summary after every action, and may stop the trainer."""
+    stop_trainer()
+    return compaction.play(task, compact_above=1, summary_tokens=5)
+
+
+def untyped(task, limit: "NoSuchType"):  # noqa: F821
+    """Has an argument whose type is unknown."""
 
 
 def parallel(task):

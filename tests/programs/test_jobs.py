@@ -16,6 +16,8 @@ from tests.integration import tiny
 from tests.other_environment import install
 
 ROOT = pathlib.Path(__file__).parents[2]
+COMPACTION = "agentgym_jax.programs.compaction"
+PROGRAMS = "tests.programs.programs"
 
 
 def config(**program):
@@ -36,6 +38,11 @@ def config(**program):
         (dict(function="json"), "expected package.module:function"),
         (dict(command="x", timeout_s=0.0), "timeout_s"),
         (dict(command="x", time=3), "time"),
+        (dict(command="x", options=dict(a=1)), "no effect on a command"),
+        (dict(function=f"{COMPACTION}:play"), "program.options lacks compact_above"),
+        (dict(function=f"{COMPACTION}:play", options=dict(compact_above=0)), "at least 1 .tokens"),
+        (dict(function=f"{COMPACTION}:play", options=dict(compact=9)), "program.options.compact: "),
+        (dict(function=f"{PROGRAMS}:untyped", options=dict(limit=1)), "cannot be checked"),
     ],
     ids=str,
 )
@@ -102,13 +109,15 @@ def test_programs_with_branches_and_tools_are_trained(tmp_path, function):
 
 
 @pytest.mark.slow
-def test_a_stopped_run_resumes_with_the_episodes_of_an_undisturbed_one(tmp_path):
+@pytest.mark.parametrize("function", ["stop_once", "stop_compacting"])
+def test_a_stopped_run_resumes_with_the_episodes_of_an_undisturbed_one(tmp_path, function):
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
-    whole = train(tmp_path / "whole", "stop_once", STOP_FILE=str(tmp_path))
+    whole = train(tmp_path / "whole", function, STOP_FILE=str(tmp_path))
+    assert any(record.get("branch_starts") for record in whole)
     stop = str(tmp_path / "stop")
-    train(tmp_path / "parts", "stop_once", STOP_FILE=stop, status=128 + signal.SIGTERM)
-    parts = train(tmp_path / "parts", "stop_once", STOP_FILE=stop)
+    train(tmp_path / "parts", function, STOP_FILE=stop, status=128 + signal.SIGTERM)
+    parts = train(tmp_path / "parts", function, STOP_FILE=stop)
     for ours, theirs in zip(whole, parts, strict=True):
         assert ours["tokens"] == theirs["tokens"]
         # Requests arrive in no fixed order, so they share prefill calls of different sizes, and
