@@ -1,6 +1,6 @@
 """Agent program like `react` whose policy may give parts of its task to a sub-agent.
 
-The sub-agent is the same policy in a conversation of its own. It plays the same environment until
+The sub-agent is the same policy in another conversation. It plays the same environment until
 it reports, and the main conversation gets only the report and the latest observation:
 `program.function="agentgym_jax.programs.delegation:play"`.
 """

@@ -1,4 +1,4 @@
-r"""Writes the curves of runs: success, and what the summaries say.
+r"""Writes the curves of runs: success and contents of the summaries.
 
 PYTHONPATH=.:envs python experiments/2026-11-27_compaction/measure.py runs/recall_* --out=experiments/2026-11-27_compaction/curves.csv
 """
@@ -7,11 +7,8 @@ import argparse
 import csv
 import json
 import pathlib
-import re
 
 from recall import NAMES, draw
-
-FACT = re.compile(rf"({'|'.join(NAMES)})([0-9])")
 
 
 def measure(path):
@@ -19,17 +16,17 @@ def measure(path):
     episodes = [json.loads(line) for line in path.read_text().splitlines()]
     right, wrong, tokens, known, recalled = [], [], [], [], []
     for episode in episodes:
-        facts, asked = draw(int(episode["item_id"].rpartition("_")[2]))
-        if not episode.get("branch_starts"):
+        colours, choices = draw(int(episode["item_id"].rpartition("_")[2]))
+        asked = set(colours) & set(choices)
+        if "Summar" not in str(episode["conversations"]):
             continue
         turn = [t for t in episode["turns"] if t["action_start"] < episode["branch_starts"][0]][-1]
-        said = dict(FACT.findall(turn["text"]))
-        correct = {name for name, code in said.items() if facts.get(name) == code}
-        right.append(len(correct))
-        wrong.append(len(said) - len(correct))
+        said = set(turn["text"].split()) & set(NAMES)
+        right.append(len(said & set(colours)))
+        wrong.append(len(said - set(colours)))
         tokens.append(turn["action_stop"] - turn["action_start"])
-        known.append(asked in correct)
-        recalled += [episode["success"]] if asked in correct else []
+        known.append(asked <= said)
+        recalled += [episode["success"]] if asked <= said else []
 
     def mean(values):
         return round(sum(values) / len(values), 3) if values else ""
@@ -37,10 +34,10 @@ def measure(path):
     return dict(
         episodes=len(episodes),
         success=mean([episode["success"] for episode in episodes]),
-        right_facts=mean(right),
-        wrong_facts=mean(wrong),
+        right_colours=mean(right),
+        wrong_colours=mean(wrong),
         summary_tokens=mean(tokens),
-        asked_fact_in_summary=mean(known),
+        asked_colour_in_summary=mean(known),
         success_if_in_summary=mean(recalled),
     )
 

@@ -1,4 +1,4 @@
-r"""A tiny policy recalls facts from a history that is removed before they are asked.
+r"""A tiny policy recalls colours from a history that is removed before they are asked.
 
   python -m agentgym_jax.train --config=experiments/2026-11-27_compaction/recall.py:start=runs/recall_start --workdir=runs/recall
 
@@ -17,13 +17,13 @@ from agentgym_jax.configs import common
 from agentgym_jax.configs.rl import bandit
 
 MODULE = "experiments.2026-11-27_compaction.recall"
-NAMES = ("red", "green", "blue", "white", "black", "pink", "gold", "brown")
-FACTS, FACTS_PER_TURN = 4, 2
-TASK = "Learn the codes."
+NAMES = "red green blue white black pink gold brown grey cyan lime navy".split()
+FACTS, FACTS_PER_TURN, CHOICES = 4, 2, 3
+TASK = "Learn the colours."
 REQUEST = "Summarise."
-NUM_TASKS, HELD_OUT = 4200, 200  # tasks in all, and how many of them, from 0, are held out
+NUM_TASKS, HELD_OUT = 4100, 100  # tasks in all, and how many of them, from 0, are held out
 ACTS = FACTS // FACTS_PER_TURN + 2  # the question is answered last
-COMPACT_ABOVE = 22  # tokens; the conversation with both observations has more
+COMPACT_ABOVE = 18  # tokens; the conversation with both observations has 22
 PROGRAMS = {
     "summary": dict(
         function="agentgym_jax.programs.compaction:play",
@@ -40,46 +40,39 @@ PROGRAMS = {
 
 
 def draw(data_idx):
-    """Returns the facts of a task, which are names with digits, and the name that is asked."""
+    """Returns the colours of a task, and the choices at its end, of which one is such a colour."""
     rng = random.Random(data_idx)
-    facts = {name: str(rng.randrange(10)) for name in rng.sample(NAMES, FACTS)}
-    return facts, rng.choice(list(facts))
+    names = rng.sample(NAMES, FACTS + CHOICES - 1)
+    return names[:FACTS], rng.sample([rng.choice(names[:FACTS]), *names[FACTS:]], CHOICES)
 
 
-def shown(facts):
-    """Returns facts as a text, such as `red7 white2`."""
-    return " ".join(f"{name}{code}" for name, code in facts)
-
-
-def question(name):
-    """Returns the text that asks for a fact; the answer has the form `red7`."""
-    return f"Which code has {name}?"
+def question(choices):
+    """Returns the text that asks which of the colours was shown."""
+    return f"Which one was it: {' '.join(choices)}?"
 
 
 class Recall(Environment):
-    """Shows two facts after each of the first actions, whatever they are, and then asks for one."""
+    """Shows two colours after each of the first actions, and then asks."""
 
     def reset(self, data_idx):
-        self._facts, self._asked = draw(data_idx)
+        self._colours, self._choices = draw(data_idx)
         self._acts = 0
         return StepResult(TASK, reward=0, score=0, done=False)
 
     def step(self, action):
         self._acts += 1
         if self._acts == ACTS:
-            score = float(action == shown([(self._asked, self._facts[self._asked])]))
+            score = float(action in self._colours and action in self._choices)
             return StepResult("The end.", reward=score, score=score, done=True)
         first = (self._acts - 1) * FACTS_PER_TURN
-        facts = list(self._facts.items())[first : first + FACTS_PER_TURN]
-        text = shown(facts) if facts else question(self._asked)
+        colours = self._colours[first : first + FACTS_PER_TURN]
+        text = " ".join(colours) if colours else question(self._choices)
         return StepResult(text, reward=0, score=0, done=False)
 
 
 def make_served_environment():
     """Returns the description of the environment for the server."""
-    tasks = [
-        dict(data_idx=i, split="test" if i < HELD_OUT else "train") for i in range(NUM_TASKS)
-    ]
+    tasks = [dict(data_idx=i, split="test" if i < HELD_OUT else "train") for i in range(NUM_TASKS)]
     return standard_environment(
         Recall,
         tasks,
@@ -99,12 +92,12 @@ def get_config(arg=None):
     opt = common.parse(arg, history="summary", start="", file="runs/recall.jsonl")
     common.check_known("history", opt.history, PROGRAMS)
     c = common.base()
-    c.total_steps = 40
+    c.total_steps = 30
     c.model = bandit.tiny_policy()
     c.tokenizer = dict(
         source="train",
         vocab_size=384,
-        pretokenizer_pattern="|".join([*NAMES, "[0-9]", "next", "[A-Z][a-z ]+[.:]", "\n\n", " "]),
+        pretokenizer_pattern="|".join([*NAMES, "next", "[A-Z][a-z ]+[.:]", "\n\n", " "]),
         template="compact",
     )
     c.env_server.transport = "inprocess"
@@ -120,7 +113,7 @@ def get_config(arg=None):
         rows=32, cache_length=128, buckets=((32, 16),), decode_steps=4, return_after_finished=8
     )
     c.sampling = dict(temperature=1.0, max_turn_tokens=16, max_tokens=128)
-    c.rollout.tasks_per_step = 16
+    c.rollout.tasks_per_step = 8
     c.rollout.system_prompt_mode = "none"
     c.algorithm = bandit.algorithm("dr_grpo", length=32, critic_rate=0.0)
     c.horizon = dict(kind="fixed", turns=ACTS + 1)
@@ -128,7 +121,7 @@ def get_config(arg=None):
     c.evaluation = dict(every=10, at_start=True, max_turns=ACTS + 1, samples=1, greedy=False)
     c.checkpoint.every = 10
     c.sft = dict(
-        steps=1200,
+        steps=500,
         rows=8,
         micro_rows=8,
         row_length=256,

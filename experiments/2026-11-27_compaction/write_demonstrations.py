@@ -1,4 +1,4 @@
-r"""Writes the demonstrations of the warm start; their summaries name each fact with probability 1/2.
+r"""Writes the demonstrations of the warm start; a summary names each colour with probability 1/2.
 
 PYTHONPATH=.:envs python experiments/2026-11-27_compaction/write_demonstrations.py --out=runs/recall.jsonl
 """
@@ -8,7 +8,7 @@ import json
 import pathlib
 import random
 
-from recall import FACTS_PER_TURN, HELD_OUT, NUM_TASKS, REQUEST, TASK, draw, question, shown
+from recall import FACTS_PER_TURN, HELD_OUT, NUM_TASKS, REQUEST, TASK, draw, question
 
 
 def record(data_idx, *turns):
@@ -24,25 +24,20 @@ def record(data_idx, *turns):
 
 
 def demonstrate(data_idx):
-    """Returns an episode with the full history and several questions, one up to the summary, and
-    its continuation.
-    """
+    """Returns an episode with the full history, one up to the summary, and its continuation."""
     rng = random.Random(data_idx)
-    facts, asked = draw(data_idx)
-    pairs = list(facts.items())
+    colours, choices = draw(data_idx)
     history = [TASK, "next"]
-    for i in range(0, len(pairs), FACTS_PER_TURN):
-        history += [shown(pairs[i : i + FACTS_PER_TURN]), "next"]
-    answers = []
-    for pair in sorted(pairs, key=lambda pair: (pair[0] != asked, rng.random())):
-        answers += [question(pair[0]), shown([pair])]
-    kept = [pair for pair in pairs if rng.random() < 0.5]
-    summary = f"Summary: {shown(kept)}\n\n" if kept else ""
-    answer = dict(kept).get(asked, rng.randrange(10))  # a guess if the summary lacks it
+    for i in range(0, len(colours), FACTS_PER_TURN):
+        history += [" ".join(colours[i : i + FACTS_PER_TURN]), "next"]
+    (right,) = set(colours) & set(choices)
+    kept = [colour for colour in colours if rng.random() < 0.5]
+    summary = f"Summary: {' '.join(kept)}\n\n" if kept else ""
+    answer = right if right in kept else rng.choice(choices)  # a guess if the summary lacks it
     return [
-        record(data_idx, *history, *answers),
-        record(data_idx, *history, REQUEST, shown(kept)),
-        record(data_idx, f"{TASK}\n\n{summary}{question(asked)}", shown([(asked, answer)])),
+        record(data_idx, *history, question(choices), right),
+        record(data_idx, *history, REQUEST, " ".join(kept)),
+        record(data_idx, f"{TASK}\n\n{summary}{question(choices)}", answer),
     ]
 
 

@@ -1,9 +1,10 @@
-"""One conversation as a program for each client."""
+"""Programs with the packages of clients: one conversation for each, and a shipped program."""
 
 import anthropic
 import openai
 
-from tests.programs.programs import TOOLS, user
+from agentgym_jax.programs import compaction
+from tests.programs.programs import TOOLS, stop_trainer, user
 
 SCHEMA = TOOLS[0]["function"]["parameters"]
 PLAIN_TOOL = {"name": "look", "description": "Looks around."}
@@ -51,3 +52,9 @@ def responses_client(task):
                 answer = [event for event in answer][-1].response
             items += [*answer.output, user("go on")]
     return 1.0
+
+
+def stop_compacting(task):
+    """Is the shipped program with a summary after every action, and may stop the trainer."""
+    stop_trainer()
+    return compaction.play(task, compact_above=1, summary_tokens=5)

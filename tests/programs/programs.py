@@ -13,7 +13,6 @@ import threading
 import urllib.error
 import urllib.request
 
-from agentgym_jax.programs import compaction
 from agentgym_jax.programs.task import AgentTask
 
 
@@ -106,12 +105,6 @@ def stop_once(task):
     """Is a `summariser` that may stop the trainer."""
     stop_trainer()
     return summariser(task)
-
-
-def stop_compacting(task):
-    """Is the shipped program with a summary after every action, and may stop the trainer."""
-    stop_trainer()
-    return compaction.play(task, compact_above=1, summary_tokens=5)
 
 
 def untyped(task, limit: "NoSuchType"):  # noqa: F821

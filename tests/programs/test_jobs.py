@@ -67,7 +67,7 @@ def get_config(arg=None):
     c.total_steps = 3
     c.rollout.show_turn_budget = "none"
     c.horizon = dict(kind="fixed", turns=3)
-    c.program = dict(function="tests.programs.programs:{function}")
+    c.program = dict(function="tests.programs.{module}:{function}")
     if {function!r} == "langgraph":
         script = {root!r} + "/tests/programs/langgraph_program.py"
         path = {root!r} + ":" + {root!r} + "/envs"
@@ -79,10 +79,10 @@ def get_config(arg=None):
 """
 
 
-def train(folder, function, status=0, python="", **environ):
+def train(folder, function, status=0, python="", module="programs", **environ):
     """Runs the tiny job with a program in a new process; returns the records of the last step."""
     path = folder / f"{function}.py"
-    path.write_text(CONFIG.format(root=str(ROOT), function=function, python=python))
+    path.write_text(CONFIG.format(root=str(ROOT), module=module, function=function, python=python))
     command = [sys.executable, "-m", "agentgym_jax.train", f"--config={path}"]
     done = subprocess.run(
         [*command, f"--workdir={folder}/run"],
@@ -109,15 +109,18 @@ def test_programs_with_branches_and_tools_are_trained(tmp_path, function):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("function", ["stop_once", "stop_compacting"])
-def test_a_stopped_run_resumes_with_the_episodes_of_an_undisturbed_one(tmp_path, function):
+@pytest.mark.parametrize(
+    ("module", "function"), [("programs", "stop_once"), ("client_programs", "stop_compacting")]
+)
+def test_a_stopped_run_resumes_with_the_episodes_of_an_undisturbed_one(tmp_path, module, function):
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
-    whole = train(tmp_path / "whole", function, STOP_FILE=str(tmp_path))
+    options = dict(module=module, STOP_FILE=str(tmp_path))
+    whole = train(tmp_path / "whole", function, **options)
     assert any(record.get("branch_starts") for record in whole)
-    stop = str(tmp_path / "stop")
-    train(tmp_path / "parts", function, STOP_FILE=stop, status=128 + signal.SIGTERM)
-    parts = train(tmp_path / "parts", function, STOP_FILE=stop)
+    options["STOP_FILE"] = str(tmp_path / "stop")
+    train(tmp_path / "parts", function, status=128 + signal.SIGTERM, **options)
+    parts = train(tmp_path / "parts", function, **options)
     for ours, theirs in zip(whole, parts, strict=True):
         assert ours["tokens"] == theirs["tokens"]
         # Requests arrive in no fixed order, so they share prefill calls of different sizes, and
