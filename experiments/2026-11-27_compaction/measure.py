@@ -12,7 +12,7 @@ from recall import NAMES, draw
 
 
 def measure(path):
-    """Returns the means over the held-out episodes of a file."""
+    """Returns the means over the episodes of a file."""
     episodes = [json.loads(line) for line in path.read_text().splitlines()]
     right, wrong, tokens, known, recalled = [], [], [], [], []
     for episode in episodes:
@@ -43,15 +43,16 @@ def measure(path):
 
 
 def main():
-    """Writes the table, one row per evaluation."""
+    """Writes the table: a row per evaluation of held-out tasks, and per training step."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("runs", nargs="+", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     args = parser.parse_args()
     rows = [
-        dict(run=run.name, step=int(path.stem[-6:])) | measure(path)
+        dict(run=run.name, tasks=tasks, step=int(path.stem[-6:])) | measure(path)
         for run in args.runs
-        for path in sorted(run.glob("trajectories/eval_*.jsonl"))
+        for tasks, files in (("held out", "eval_*"), ("training", "step_*"))
+        for path in sorted(run.glob(f"trajectories/{files}.jsonl"))
     ]
     with args.out.open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0], lineterminator="\n")

@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from agentgym_jax.jobs.config.environments import (
@@ -21,7 +21,6 @@ from agentgym_jax.jobs.config.settings import (
 )
 from agentgym_jax.learner.experience import JUDGE
 from agentgym_jax.programs.runners import load_function
-from agentgym_jax.programs.task import AgentTask
 from agentgym_jax.sampling.options import SamplingOptions, check_buckets
 from agentgym_jax.sampling.sampler import Sampler
 
@@ -103,10 +102,11 @@ def _check_program(settings: AgentSettings) -> None:
         )
 
 
-def _check_options(function: Callable[[AgentTask], Any], program: ProgramSettings) -> None:
+def _check_options(function: Any, program: ProgramSettings) -> None:
     """Checks the arguments of the function of a program, as far as it declares them."""
     # An object that is called has its annotations on the method.
-    called = function if inspect.isroutine(function) else function.__call__
+    is_plain = inspect.isroutine(function) or inspect.isclass(function)
+    called = function if is_plain else function.__call__
     try:
         parameters = inspect.signature(called).parameters
         check(called, "program.options", program.options, **dict.fromkeys([*parameters][:1]))
