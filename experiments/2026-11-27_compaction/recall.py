@@ -5,8 +5,7 @@ r"""A tiny policy recalls colours from a history that is removed before they are
 Needs: the start, which README.md makes; one CPU core.
 Result: README.md.
 
-This file also defines the environment:
-`python -m agentgym_envs check experiments.2026-11-27_compaction.recall`.
+This file also defines the environment.
 """
 
 import random
