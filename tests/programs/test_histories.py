@@ -165,6 +165,7 @@ def gap(setup, policy, episodes):
     return np.abs(found)[batch.action_mask].max()
 
 
+@pytest.mark.slow
 def test_a_program_that_never_compacts_has_the_tokens_of_react(setup):
     ours, _ = setup.play(function(patient), range(4), limits=LIMITS)
     theirs, _ = setup.play(function(react.play), range(4), limits=LIMITS)
@@ -188,6 +189,7 @@ def test_all_conversations_of_a_compacted_episode_are_trained_as_sampled(setup, 
     assert gap(setup, policy, episodes) < 2e-5
 
 
+@pytest.mark.slow
 def test_all_conversations_of_a_sub_agent_are_trained_as_sampled(setup, policy, delegating):
     episodes, _ = setup.play(function(delegating), range(8), limits=LIMITS)
     assert {t.outcome for t in episodes} <= {Outcome.SUCCESS, Outcome.FAILURE, Outcome.HORIZON}
