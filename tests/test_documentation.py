@@ -103,7 +103,8 @@ def test_each_command_names_a_module_and_options_that_exist(page, tmp_path, monk
         (tmp_path / name).write_text(source, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    for folder in ("configs", "experiments"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
     for module, arguments in commands(page):
         if module == "agentgym_envs":
             parse_environment_command(arguments)

@@ -65,12 +65,16 @@ TESTED = {
 INSTALLS = "installs packages; .ci/run and tests/integration/test_wheel.py install the project"
 HOURS = "takes minutes to hours; the smoke variant of every config is run or bound by tests"
 HUB = "downloads a model; the smoke variant of its config needs no network"
+RECALL = "takes minutes; tests/programs/test_histories.py has its program"
 OTHER_ENVIRONMENT = "needs the package verifiers in an environment of its own"
 NOT_RUN = {
     "python3 -m venv .venv && .venv/bin/pip install -e . && .venv/bin/python -m agentgym_jax.train --config=configs/quickstart.py --workdir=runs/quickstart": HOURS,
     "bash .ci/run": "runs these tests",
     "pip install openai": INSTALLS,
     f"{JAX}train --config=configs/quickstart.py --workdir=runs/quickstart": HOURS,
+    "PYTHONPATH=.:envs python experiments/2026-11-27_compaction/write_demonstrations.py --out=runs/recall.jsonl": RECALL,
+    f"{JAX}train --config=experiments/2026-11-22_every_algorithm/warm_start.py:of=experiments.2026-11-27_compaction.recall --workdir=runs/recall_start": RECALL,
+    f"{JAX}train --config=experiments/2026-11-27_compaction/recall.py:start=runs/recall_start --workdir=runs/recall": RECALL,
     f"{JAX}train --config=configs/rl/two_rooms.py:algorithm=dapo --workdir=runs/two_rooms": HOURS,
     f"{JAX}train --config=configs/rl/babyai_qwen.py:model=DIR --workdir=runs/babyai_qwen": HOURS,
     f"{JAX}train --config=configs/rl/bandit.py:algorithm=dr_grpo --workdir=runs/bandit": HOURS,

@@ -235,7 +235,8 @@ def _collect_programs(
     )
     start: Start
     if program.function:
-        start = functools.partial(FunctionProgram, load_function(program.function))
+        play = functools.partial(load_function(program.function), **program.options)
+        start = functools.partial(FunctionProgram, play)
     else:
         start = functools.partial(CommandProgram, program.command, variables=program.variables)
     return ProgramCollector(

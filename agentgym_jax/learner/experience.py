@@ -119,7 +119,8 @@ def turn_anchors(trajectories: Sequence[Trajectory], group_size: int) -> list[li
     """Returns the anchor of each turn of each episode: a number for the state before the turn.
 
     Two turns of a task have the same anchor if the last observation of the state before them had
-    the same text. Messages after failed turns and BabyAI's "No change in state." do not count.
+    the same text. Messages after failed turns and BabyAI's "No change in state." do not count, nor
+    do turns of agent programs without an observation, such as summaries.
     """
     numbers: dict[tuple[int, str | None], int] = {}
     anchors: list[list[int]] = []
@@ -128,7 +129,7 @@ def turn_anchors(trajectories: Sequence[Trajectory], group_size: int) -> list[li
         anchors.append([])
         for turn in trajectory.turns:
             anchors[-1].append(numbers.setdefault((i // group_size, state), len(numbers)))
-            if not turn.is_failed and turn.shows_state:
+            if turn.observation and not turn.is_failed and turn.shows_state:
                 state = turn.observation
     return anchors
 

@@ -175,6 +175,11 @@ def shown(turns, *texts, **options):
     return dataclasses.replace(made, turns=seen, first_observation=texts[0])
 
 
+def test_the_state_after_a_summary_is_the_state_before_it():
+    acts, summarises = shown("dd", "room", "hall", "end"), shown("ddd", "room", "hall", "", "end")
+    assert turn_anchors([acts, summarises], 2) == [[0, 1], [0, 1, 1]]
+
+
 def test_a_parse_error_costs_more_than_a_rejected_action():
     found = token_rewards(
         episode("rud"),

@@ -1,6 +1,7 @@
-"""One conversation as a program for each client, which is imported when it plays."""
+"""Programs with the packages of clients, imported when they play, and a shipped program."""
 
-from tests.programs.programs import TOOLS, user
+from agentgym_jax.programs import compaction
+from tests.programs.programs import TOOLS, stop_trainer, user
 
 SCHEMA = TOOLS[0]["function"]["parameters"]
 PLAIN_TOOL = {"name": "look", "description": "Looks around."}
@@ -54,3 +55,9 @@ def responses_client(task):
                 answer = [event for event in answer][-1].response
             items += [*answer.output, user("go on")]
     return 1.0
+
+
+def stop_compacting(task):
+    """Is the shipped program with a summary after every action, and may stop the trainer."""
+    stop_trainer()
+    return compaction.play(task, compact_above=1, summary_tokens=5)

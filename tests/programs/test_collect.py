@@ -22,7 +22,6 @@ from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.learner.turn_masks import turn_masks
 from agentgym_jax.learner.update import make_score
-from agentgym_jax.models.policy import Policy
 from agentgym_jax.programs.collect import ProgramCollector
 from agentgym_jax.programs.gateway import Gateway
 from agentgym_jax.programs.runners import CommandProgram, FunctionProgram
@@ -39,7 +38,6 @@ from agentgym_jax.text.grammars import Grammars
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.text.tool_chat import ToolChat
 from agentgym_jax.trajectory import Outcome, TokenSource
-from tests.builders import decoder_config
 from tests.programs import client_programs, programs
 from tests.rollout.world import World
 from tests.waiting import PATIENCE_S, until
@@ -49,20 +47,6 @@ SAMPLING = SamplingOptions(temperature=1.0, max_turn_tokens=6, max_tokens=240)
 TEXT = EnvironmentText(
     preamble=(), parse=lambda text: ParsedAction(text.encode().hex() or "nothing")
 )
-
-
-@pytest.fixture(scope="module")
-def policy():
-    config = decoder_config(
-        vocab_size=byte_tokenizer().vocab_size,
-        hidden_size=16,
-        intermediate_size=32,
-        num_layers=1,
-        num_heads=2,
-        num_kv_heads=1,
-        rope_theta=10000.0,
-    )
-    return Policy(config)
 
 
 class Setup:

@@ -16,6 +16,8 @@ from tests.integration import tiny
 from tests.other_environment import install
 
 ROOT = pathlib.Path(__file__).parents[2]
+COMPACTION = "agentgym_jax.programs.compaction"
+PROGRAMS = "tests.programs.programs"
 
 
 def config(**program):
@@ -36,6 +38,11 @@ def config(**program):
         (dict(function="json"), "expected package.module:function"),
         (dict(command="x", timeout_s=0.0), "timeout_s"),
         (dict(command="x", time=3), "time"),
+        (dict(command="x", options=dict(a=1)), "no effect on a command"),
+        (dict(function=f"{COMPACTION}:play"), "program.options lacks compact_above"),
+        (dict(function=f"{COMPACTION}:play", options=dict(compact_above=0)), "at least 1 .tokens"),
+        (dict(function=f"{COMPACTION}:play", options=dict(compact=9)), "program.options.compact: "),
+        (dict(function=f"{PROGRAMS}:untyped", options=dict(limit=1)), "cannot be checked"),
     ],
     ids=str,
 )
@@ -60,7 +67,7 @@ def get_config(arg=None):
     c.total_steps = 3
     c.rollout.show_turn_budget = "none"
     c.horizon = dict(kind="fixed", turns=3)
-    c.program = dict(function="tests.programs.programs:{function}")
+    c.program = dict(function="tests.programs.{module}:{function}")
     if {function!r} == "langgraph":
         script = {root!r} + "/tests/programs/langgraph_program.py"
         path = {root!r} + ":" + {root!r} + "/envs"
@@ -72,10 +79,10 @@ def get_config(arg=None):
 """
 
 
-def train(folder, function, status=0, python="", **environ):
+def train(folder, function, status=0, python="", module="programs", **environ):
     """Runs the tiny job with a program in a new process; returns the records of the last step."""
     path = folder / f"{function}.py"
-    path.write_text(CONFIG.format(root=str(ROOT), function=function, python=python))
+    path.write_text(CONFIG.format(root=str(ROOT), module=module, function=function, python=python))
     command = [sys.executable, "-m", "agentgym_jax.train", f"--config={path}"]
     done = subprocess.run(
         [*command, f"--workdir={folder}/run"],
@@ -102,13 +109,18 @@ def test_programs_with_branches_and_tools_are_trained(tmp_path, function):
 
 
 @pytest.mark.slow
-def test_a_stopped_run_resumes_with_the_episodes_of_an_undisturbed_one(tmp_path):
+@pytest.mark.parametrize(
+    ("module", "function"), [("programs", "stop_once"), ("client_programs", "stop_compacting")]
+)
+def test_a_stopped_run_resumes_with_the_episodes_of_an_undisturbed_one(tmp_path, module, function):
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
-    whole = train(tmp_path / "whole", "stop_once", STOP_FILE=str(tmp_path))
-    stop = str(tmp_path / "stop")
-    train(tmp_path / "parts", "stop_once", STOP_FILE=stop, status=128 + signal.SIGTERM)
-    parts = train(tmp_path / "parts", "stop_once", STOP_FILE=stop)
+    options = dict(module=module, STOP_FILE=str(tmp_path))
+    whole = train(tmp_path / "whole", function, **options)
+    assert any(record.get("branch_starts") for record in whole)
+    options["STOP_FILE"] = str(tmp_path / "stop")
+    train(tmp_path / "parts", function, status=128 + signal.SIGTERM, **options)
+    parts = train(tmp_path / "parts", function, **options)
     for ours, theirs in zip(whole, parts, strict=True):
         assert ours["tokens"] == theirs["tokens"]
         # Requests arrive in no fixed order, so they share prefill calls of different sizes, and

@@ -1,6 +1,7 @@
 """Sections of an agent in environments: servers, sampler, episodes and evaluation."""
 
 import dataclasses
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -90,14 +91,33 @@ def _check_program(settings: AgentSettings) -> None:
         return
     if settings.program.function:
         try:
-            load_function(settings.program.function)
+            function = load_function(settings.program.function)
         except ValueError as error:
             raise ConfigError(f"config.program.function={error}") from error
+        _check_options(function, settings.program)
     if settings.rollout.show_turn_budget != "none":
         raise ConfigError(
             f"config.rollout.show_turn_budget={settings.rollout.show_turn_budget!r} has no effect "
             "on an agent program, which writes its own messages; set 'none'"
         )
+
+
+def _check_options(function: Any, program: ProgramSettings) -> None:
+    """Checks the arguments of the function of a program, as far as it declares them."""
+    # An object that is called has its annotations on the method.
+    is_plain = inspect.isroutine(function) or inspect.isclass(function)
+    called = function if is_plain else function.__call__
+    try:
+        parameters = inspect.signature(called).parameters
+        check(called, "program.options", program.options, **dict.fromkeys([*parameters][:1]))
+    except ConfigError:
+        raise
+    except (NameError, TypeError, ValueError) as error:  # no signature, or unknown types
+        if program.options:
+            raise ConfigError(
+                f"config.program.options cannot be checked: the arguments of {program.function} "
+                f"are unknown ({error}); annotate them with types that exist at run time"
+            ) from error
 
 
 def _check_judge(settings: AgentSettings) -> None:

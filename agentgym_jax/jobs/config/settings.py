@@ -160,6 +160,7 @@ class ProgramSettings:
     Attributes:
       function: Python function of the program, `package.module:function`; it gets an `AgentTask`.
       command: Command of the program; its last line of output is the result as JSON.
+      options: Arguments of the function after the task, by name; not for a command.
       timeout_s: Maximum time of an attempt at an episode.
       variables: Environment variables that the command gets although their names are those of secrets
         (such as `..._KEY` and `..._TOKEN`).
@@ -169,6 +170,7 @@ class ProgramSettings:
 
     function: str = ""
     command: str = ""
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     timeout_s: Annotated[float, Range(above=0, unit="seconds")] = 600.0
     variables: Sequence[str] = ()
     tool_parser: Annotated[str, OneOf(TOOL_PARSERS)] = "auto"
@@ -178,6 +180,10 @@ class ProgramSettings:
         if bool(self.function) == bool(self.command):
             raise ValueError(
                 f"function={self.function!r} and command={self.command!r}: give exactly one"
+            )
+        if self.command and self.options:
+            raise ValueError(
+                f"options={dict(self.options)} have no effect on a command; write them into command"
             )
 
 
