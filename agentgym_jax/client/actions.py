@@ -6,13 +6,16 @@ message, and no request is sent. A model's text is never executed.
 
 import dataclasses
 import enum
+import json
 import re
 from collections.abc import Mapping
 
-from agentgym_envs.base.protocol import clean_text
+from agentgym_envs.base.protocol import clean_text, write_call
 from agentgym_jax.client import calls
 from agentgym_jax.client.calls import Function, ParseError
 from agentgym_jax.text.thinking import split_thinking
+from agentgym_jax.text.tool_calls import parse_tool_calls
+from agentgym_jax.text.tool_chat import ToolForm
 
 
 class ActionFormat(enum.StrEnum):
@@ -24,6 +27,7 @@ class ActionFormat(enum.StrEnum):
     # a JSON object with `thought`, `function_name` and `arguments`
     FUNCTION_CALLING = "function_calling"
     CODE_AS_ACTION = "code_as_action"  # one Python call, with the thought in comments
+    TOOLS = "tools"  # a call of a tool, in the form of the model's chat template
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +44,7 @@ class ActionRules:
       block_problem: Message to the agent if no match of `block` is found.
       functions: Functions by name, for the formats in which an action is a call.
       ignores_thinking: True if thinking is no part of a raw action. AgentGym's servers expect it.
+      tool_form: Form of the calls in the format `tools`.
     """
 
     format: ActionFormat
@@ -50,6 +55,7 @@ class ActionRules:
     block_problem: str = ""
     functions: Mapping[str, Function] = dataclasses.field(default_factory=dict)
     ignores_thinking: bool = False
+    tool_form: ToolForm = ToolForm()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +73,10 @@ NO_ACTION = (
 SEVERAL_ACTIONS = "This answer holds {count} actions, so none was taken. Give exactly one `Action:` in each answer."
 EMPTY_ACTION = "The action is empty. Write the action to take after `Action:`."
 EMPTY_ANSWER = "This answer holds no action. Write the action to take."
+NO_CALL = "No tool call was found in this answer. Call one of the tools; {form}."
+SEVERAL_CALLS = (
+    "This answer holds {count} tool calls, so none was made. Make exactly one call in each answer."
+)
 LONG_ACTION = (
     "The action has {count} characters, so it was not taken. Give one short action "
     "of at most {limit} characters."
@@ -89,6 +99,8 @@ def parse_action(text: str, rules: ActionRules) -> ParsedAction:
             action = _read_react(text, rules)
         elif rules.format is ActionFormat.RAW:
             action = _read_raw(text, rules)
+        elif rules.format is ActionFormat.TOOLS:
+            action = _read_tool_call(text, rules.tool_form)
         else:
             is_json = rules.format is ActionFormat.FUNCTION_CALLING
             call = calls.read_json_call(text) if is_json else calls.read_python_call(text)
@@ -126,6 +138,23 @@ def _read_react(text: str, rules: ActionRules) -> str:
     if not action or _THOUGHT.match(action):
         raise ParseError(EMPTY_ACTION)
     return action
+
+
+def _read_tool_call(text: str, form: ToolForm) -> str:
+    _, found = parse_tool_calls(text, form)
+    if len(found) != 1:
+        no_call = NO_CALL.format(form=_describe_form(form))
+        raise ParseError(SEVERAL_CALLS.format(count=len(found)) if found else no_call)
+    return write_call(found[0]["name"], json.loads(found[0]["arguments"]))
+
+
+def _describe_form(form: ToolForm) -> str:
+    if form.closing:
+        return f"write the call between {form.opening} and {form.closing}"
+    kind = "list with the call" if form.is_list else "object"
+    if form.opening:
+        return f"write {form.opening} and a JSON {kind}"
+    return f"write it as one JSON {kind} and nothing else"
 
 
 def _read_raw(text: str, rules: ActionRules) -> str:

@@ -6,6 +6,7 @@ is never taken for a reward.
 
 import dataclasses
 import re
+import typing
 from typing import Any
 
 from agentgym_envs.base import protocol
@@ -121,9 +122,11 @@ def spec(answer: Answer) -> EnvironmentSpec:
     values: dict[str, Any] = {}
     for known in dataclasses.fields(EnvironmentSpec):
         name = known.name
-        if name in answer.value(dict) or known.default is dataclasses.MISSING:
+        has_default = not (known.default is known.default_factory is dataclasses.MISSING)
+        if name in answer.value(dict) or not has_default:
+            wanted = typing.get_origin(known.type) or known.type
             is_number = known.type is float
-            values[name] = answer.number(name) if is_number else answer.field(name, known.type)
+            values[name] = answer.number(name) if is_number else answer.field(name, wanted)
     return EnvironmentSpec(**values)
 
 

@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 from agentgym_envs.base.protocol import EnvironmentSpec
 from agentgym_jax.client import answers
-from agentgym_jax.client.actions import ParsedAction, parse_action
+from agentgym_jax.client.actions import ActionFormat, ParsedAction, parse_action
 from agentgym_jax.client.agentgym_originals.table import ORIGINALS
 from agentgym_jax.client.answers import Answer, Observation
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.server_facts import ServerFacts, Success, from_spec
 from agentgym_jax.client.transport import HttpTransport, Transport
 from agentgym_jax.limits import Range
+from agentgym_jax.text.tool_chat import ToolForm
 
 _NO_ROUTE = (404, 405)  # status codes of a server that does not have a route
 
@@ -174,9 +175,21 @@ class EnvClient:
                 raise
             self._has_close = False
 
-    def parse(self, text: str) -> ParsedAction:
-        """Parses the action in a model's text by the rules of this environment."""
-        return parse_action(text, self.facts.actions)
+    def parse(self, text: str, tool_form: ToolForm | None = None) -> ParsedAction:
+        """Parses the action in a model's text by the rules of this environment.
+
+        `tool_form` is the form of the calls if the actions are calls of tools.
+        """
+        rules = self.facts.actions
+        if tool_form is not None:
+            rules = dataclasses.replace(rules, tool_form=tool_form)
+        return parse_action(text, rules)
+
+    def read_tools_as_text(self) -> None:
+        """Makes the JSON of a call the action, for agents whose chat template writes no tools."""
+        if self.facts.tools:
+            self._action_format = ActionFormat.RAW
+            self._facts = self.facts.in_format(ActionFormat.RAW)
 
     def disconnect(self) -> None:
         """Closes the idle connections. The client can still be used afterwards."""

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import types
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from agentgym_envs.base.protocol import LARGEST_NUMBER, EnvironmentSpec, is_solved
@@ -16,6 +16,7 @@ from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.openenv_connection import VALIDATION_ERROR, Connection, ServerError
 from agentgym_jax.client.openenv_forms import (
+    TOOL_ERROR,
     ActionForm,
     ObservationForm,
     action_form,
@@ -23,8 +24,10 @@ from agentgym_jax.client.openenv_forms import (
 )
 from agentgym_jax.client.server_facts import from_spec
 from agentgym_jax.limits import Range
+from agentgym_jax.text.tool_chat import ToolForm
 
 _TEXT_FORMATS = (ActionFormat.RAW, ActionFormat.REACT, ActionFormat.REACT_OR_BARE)
+_TOOL_FORMATS = (ActionFormat.TOOLS, ActionFormat.RAW)
 _NO_ROUTE = (404, 405, 501)  # status codes of a server that has no tasks
 
 
@@ -47,6 +50,7 @@ class _Server:
       is_ours: True for a server of agentgym_envs, whose resets take `data_idx`.
       splits: Splits of its tasks; without splits a task is the seed of a reset.
       task_route: Path before the task routes.
+      tools: Tools of a server of the MCP kind.
     """
 
     actions: ActionForm
@@ -55,6 +59,7 @@ class _Server:
     is_ours: bool = False
     splits: tuple[_Split, ...] = ()
     task_route: str = ""
+    tools: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclasses.dataclass
@@ -139,6 +144,9 @@ class OpenEnvClient(EnvClient):
             later=observation_form(_part(schema, "observation")),
             is_ours=self._optional("/spec") is not None,
         )
+        if forms.actions.is_call:
+            result = ObservationForm("", is_result=True)
+            forms = dataclasses.replace(forms, first=result, later=result, tools=self._list_tools())
         self._known = self._with_tasks(forms)
         return super().spec()
 
@@ -221,9 +229,9 @@ class OpenEnvClient(EnvClient):
         if held is not None:
             held.connection.close()
 
-    def parse(self, text: str) -> ParsedAction:
+    def parse(self, text: str, tool_form: ToolForm | None = None) -> ParsedAction:
         """Parses the action in a model's text, and checks that the server's actions can have it."""
-        parsed = super().parse(text)
+        parsed = super().parse(text, tool_form)
         if parsed.action is None:
             return parsed
         try:
@@ -304,6 +312,33 @@ class OpenEnvClient(EnvClient):
             raise self._unfit(f"has the environments {names}, not {self.environment!r}")
         return self.environment
 
+    def _list_tools(self) -> list[dict[str, Any]]:
+        """Returns the tools of a server of the MCP kind, which lists them at `/mcp`.
+
+        Raises:
+          EnvError: The server lists no tools that can be used.
+        """
+        request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+        answer = self._optional_tasks("POST", "/mcp", request)
+        if answer is None:
+            raise self._unfit("has actions that call tools, and no route /mcp that lists them")
+        listed = _part(answer, "result").field("tools", list)
+        tools = []
+        for entry in listed:
+            tool = dataclasses.replace(answer, body=entry)
+            schemas = [key for key in ("inputSchema", "input_schema") if key in tool.value(dict)]
+            text = entry.get("description")
+            tools.append(
+                {
+                    "name": tool.field("name", str),
+                    "description": text if isinstance(text, str) else "",
+                    "parameters": tool.field((*schemas, "inputSchema")[0], dict),
+                }
+            )
+        if not tools:
+            raise self._unfit("has actions that call tools, but lists no tools at /mcp")
+        return tools
+
     def _optional_tasks(self, method: str, route: str, request: Any = None) -> Answer | None:
         """Returns the answer of a task route; None if the server has no tasks."""
         status, data = self._send(method, route, request)
@@ -316,24 +351,29 @@ class OpenEnvClient(EnvClient):
     def _spec_of_table(self) -> EnvironmentSpec:
         """Returns a spec made from `/metadata` and `/schema`, for a server without `/spec`."""
         server, metadata = self._server, self._call("GET", "/metadata")
-        chosen = ActionFormat(self._action_format or ActionFormat.RAW)
-        if chosen not in _TEXT_FORMATS:
+        formats = _TOOL_FORMATS if server.tools else _TEXT_FORMATS
+        chosen = ActionFormat(self._action_format or formats[0])
+        if chosen not in formats:
             raise self._unfit(
-                f"has no action format {str(chosen)!r}, expected one of {list(map(str, _TEXT_FORMATS))}"
+                f"has no action format {str(chosen)!r}, expected one of {list(map(str, formats))}"
             )
+        own = formats[0] if server.tools or chosen is ActionFormat.RAW else ActionFormat.REACT
         has_version = "version" in metadata.value(dict) and metadata.body["version"] is not None
         spec = EnvironmentSpec(
             name=self.environment,
             version=metadata.field("version", str) if has_version else "unknown",
             instructions=server.actions.instructions(metadata.field("description", str), chosen),
-            action_format=str(
-                ActionFormat.RAW if chosen is ActionFormat.RAW else ActionFormat.REACT
-            ),
+            action_format=str(own),
             num_tasks=sum(split.num_tasks for split in server.splits),
             manifest_sha256="",
             max_turns=0,
+            refusal=TOOL_ERROR if server.tools else "",
+            tools=list(map(dict, server.tools)),
         )
-        facts = from_spec(spec).in_format(chosen)
+        try:
+            facts = from_spec(spec).in_format(chosen)
+        except ValueError as error:
+            raise self._unfit(f"has tools that cannot be used: {error}") from error
         limit = server.actions.max_characters
         rules = dataclasses.replace(facts.actions, max_characters=limit, ignores_thinking=True)
         self._facts = dataclasses.replace(facts, actions=rules)

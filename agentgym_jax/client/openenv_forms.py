@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from agentgym_envs.base.protocol import read_call
 from agentgym_jax.client.actions import ActionFormat
 from agentgym_jax.client.answers import Answer
 from agentgym_jax.client.calls import ParseError
@@ -13,6 +14,9 @@ from agentgym_jax.client.server_facts import MAX_TEXT_CHARACTERS
 
 TEXT_FIELDS = ("text", "message", "content")  # usual names of an observation's text
 _RESULT_FIELDS = ("metadata", "done", "reward")  # fields of every observation
+TOOL_ERROR = "Error: "  # beginning of the text of a failed call
+NO_OUTPUT = "[no output]"  # result of a call that returns nothing
+_NO_TEXT = "The task has begun."  # first observation of a server that sends none
 _NO_OBJECT = "The action must be one JSON object with the fields of an action, and nothing else."
 _RAW_REPLY = "Answer every message with the action and nothing else."
 
@@ -25,16 +29,50 @@ class ObservationForm:
 
     Attributes:
       field: Field that holds the text; if empty, the text is the JSON of the whole observation.
+      is_result: True for the result of a tool's call, or a first observation with any fields.
     """
 
     field: str
+    is_result: bool = False
 
     def text(self, observation: Answer) -> str:
         """Returns the text for the agent; raises EnvError if the field is missing."""
+        if self.is_result:
+            return _result_text(observation.value(dict))
         if self.field:
             return observation.field(self.field, str)
         shown = {k: v for k, v in observation.value(dict).items() if k not in _RESULT_FIELDS}
         return json.dumps(shown, ensure_ascii=False)
+
+
+def _result_text(observation: Mapping[str, Any]) -> str:
+    """Returns the text of a call's result or error, or of a first observation."""
+    error, result = observation.get("error"), observation.get("result")
+    if isinstance(error, dict):
+        return f"{TOOL_ERROR}{error.get('message', error)}"
+    if result is None:
+        return NO_OUTPUT if "result" in observation else _first_text(observation)
+    if isinstance(result, str):
+        return result
+    blocks = result.get("content") if isinstance(result, dict) else None
+    if not isinstance(blocks, list):
+        return json.dumps(result, ensure_ascii=False)
+    parts = [block for block in blocks if isinstance(block, dict)]
+    text = "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
+    is_error = result.get("is_error") is True or result.get("isError") is True
+    return f"{TOOL_ERROR}{text}" if is_error else text
+
+
+def _first_text(observation: Mapping[str, Any]) -> str:
+    """Returns the text of an observation, which may be in its metadata."""
+    metadata = observation.get("metadata")
+    for place in (observation, metadata if isinstance(metadata, dict) else {}):
+        for name in TEXT_FIELDS:
+            if isinstance(place.get(name), str):
+                return place[name]
+    others = {k: v for k, v in observation.items() if k not in _RESULT_FIELDS and v is not None}
+    shown = others or metadata
+    return json.dumps(shown, ensure_ascii=False) if shown else _NO_TEXT
 
 
 def observation_form(schema: Answer) -> ObservationForm:
@@ -60,6 +98,7 @@ class ActionForm:
       choices: Possible texts; empty if every text is possible.
       max_characters: Maximum length of a text.
       description: Description of an action for the agent; may be empty.
+      is_call: True if an action is a call of a tool, with `tool_name` and `arguments`.
     """
 
     field: str
@@ -67,6 +106,7 @@ class ActionForm:
     choices: tuple[str, ...]
     max_characters: int
     description: str
+    is_call: bool = False
 
     def action(self, text: str) -> dict[str, Any]:
         """Converts a text to an action.
@@ -78,6 +118,12 @@ class ActionForm:
             if self.choices and text not in self.choices:
                 raise ParseError(f"The action must be one of: {', '.join(self.choices)}.")
             return {**self.constants, self.field: text}
+        if self.is_call:
+            try:
+                name, arguments = read_call(text)
+            except ValueError as error:
+                raise ParseError(f"{error}.") from None
+            return {**self.constants, "tool_name": name, "arguments": arguments}
         try:
             found = json.loads(text, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
@@ -88,6 +134,8 @@ class ActionForm:
 
     def instructions(self, world: str, action_format: ActionFormat) -> str:
         """Returns the system prompt, given the description of the environment."""
+        if self.is_call:
+            return world.strip() or "Solve the task with the tools."
         reply = _RAW_REPLY if action_format is ActionFormat.RAW else REACT_REPLY
         return "\n\n".join(part for part in (world.strip(), self.description, reply) if part)
 
@@ -95,11 +143,13 @@ class ActionForm:
 def action_form(schema: Answer) -> ActionForm:
     """Returns the form of the actions that have a JSON schema.
 
-    Actions are texts if they have one field besides `metadata` and constants, and it is a string.
+    Actions of the MCP kind have the fields `tool_name` and `arguments`. Actions are texts if they have one field besides `metadata` and constants, and it is a string.
     """
     fields = {name: field for name, field in _fields(schema).items() if name != "metadata"}
     constants = {name: field["const"] for name, field in fields.items() if "const" in field}
     free = {name: field for name, field in fields.items() if name not in constants}
+    if set(free) == {"tool_name", "arguments"}:
+        return ActionForm("", constants, (), MAX_TEXT_CHARACTERS, "", is_call=True)
     name, field = next(iter(free.items())) if len(free) == 1 else ("", {})
     if not name or not _has(field, "type", "string"):
         lines = [_described(name, field) for name, field in free.items()]

@@ -5,10 +5,10 @@ A server with `/spec` describes itself; agentgym_originals/table.py describes Ag
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from agentgym_envs.base.protocol import LARGEST_NUMBER, EnvironmentSpec, is_solved
+from agentgym_envs.base.protocol import LARGEST_NUMBER, EnvironmentSpec, check_tools, is_solved
 from agentgym_jax.client import instructions
 from agentgym_jax.client.actions import ActionFormat, ActionRules
 from agentgym_jax.client.calls import Function
@@ -66,7 +66,8 @@ class ServerFacts:
       has_close: True if AgentGym's server has a route that closes a session.
       num_tasks: Number of tasks, used if the server has no task manifest.
       max_turns: Number of turns after which AgentGym stops an evaluation episode.
-      instructions: System prompt of the agent, in the format of `actions`.
+      instructions: System prompt of the agent, in the format of `actions`, without tools.
+      tools: Tools, whose calls are the actions; empty for other environments.
     """
 
     environment: str
@@ -94,6 +95,12 @@ class ServerFacts:
     num_tasks: int
     max_turns: int
     instructions: str
+    tools: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def shown_tools(self) -> Sequence[Mapping[str, Any]]:
+        """Returns the tools that the chat template of a model writes."""
+        return self.tools if self.actions.format is ActionFormat.TOOLS else ()
 
     @property
     def formats(self) -> tuple[ActionFormat, ...]:
@@ -101,6 +108,8 @@ class ServerFacts:
         found = [self.actions.format]
         if self.actions.format is ActionFormat.REACT:
             found.append(ActionFormat.REACT_OR_BARE)
+        if self.tools:
+            return ActionFormat.TOOLS, ActionFormat.RAW
         if self.functions:
             found += [ActionFormat.FUNCTION_CALLING, ActionFormat.CODE_AS_ACTION]
         return tuple(found)
@@ -118,6 +127,9 @@ class ServerFacts:
         if chosen is ActionFormat.REACT_OR_BARE:
             rules = dataclasses.replace(self.actions, format=chosen)
             return dataclasses.replace(self, actions=rules)
+        if self.tools:  # the text is the JSON of a call
+            rules = dataclasses.replace(self.actions, format=chosen, ignores_thinking=True)
+            return dataclasses.replace(self, actions=rules)
         rules = ActionRules(chosen, self.actions.max_characters, functions=self.functions)
         text = instructions.with_functions(self.world, self.functions, chosen)
         return dataclasses.replace(self, actions=rules, instructions=text)
@@ -134,6 +146,7 @@ class ServerFacts:
             refusal=said.refusal or self.refusal,
             actions=self.actions if said.actions.format is own else said.actions,
             instructions=said.instructions,
+            tools=said.tools,
             succeeded=Success(least=spec.success_score) if has_default else self.succeeded,
         )
 
@@ -148,8 +161,12 @@ class ServerFacts:
 
 def from_spec(spec: EnvironmentSpec) -> ServerFacts:
     """Returns the facts in a server's `/spec`; raises ValueError if the spec is invalid."""
-    if spec.action_format not in (ActionFormat.REACT, ActionFormat.RAW):
-        raise ValueError(f"action_format {spec.action_format!r} is neither 'react' nor 'raw'")
+    known = (ActionFormat.REACT, ActionFormat.RAW, ActionFormat.TOOLS)
+    if spec.action_format not in known:
+        raise ValueError(f"action_format is {spec.action_format!r}, expected react, raw or tools")
+    if bool(spec.tools) != (spec.action_format == ActionFormat.TOOLS):
+        raise ValueError(f"action_format {spec.action_format!r} with {len(spec.tools)} tools")
+    check_tools(spec.tools)
     if not 1 / LARGEST_NUMBER <= spec.max_score <= LARGEST_NUMBER:
         raise ValueError(f"max_score {spec.max_score} is not positive, or far from the order of 1")
     try:
@@ -166,4 +183,5 @@ def from_spec(spec: EnvironmentSpec) -> ServerFacts:
         num_tasks=spec.num_tasks,
         max_turns=spec.max_turns,
         instructions=spec.instructions,
+        tools=tuple(spec.tools),
     )

@@ -27,12 +27,13 @@ from agentgym_jax.programs.gateway import Gateway
 from agentgym_jax.programs.runners import CommandProgram, FunctionProgram, Start, load_function
 from agentgym_jax.rollout.agents import SampledRows
 from agentgym_jax.rollout.collect import Collector
-from agentgym_jax.rollout.interface import EpisodeCollector
+from agentgym_jax.rollout.interface import EnvironmentText, EpisodeCollector
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.answers import AnswerForm
 from agentgym_jax.serving.engine import Engine
 from agentgym_jax.sharding import rewrap
 from agentgym_jax.text.tool_chat import ToolChat
+from agentgym_jax.text.tool_renderer import ToolRenderer
 
 _CONNECT_S = 10.0  # limit for a connection to a judge
 _MAX_WAITING = 16  # waiting requests per row of the sampler, beyond which programs are refused
@@ -188,6 +189,10 @@ def build_agent(
     shards = layout.shards("batch") if layout is not None else 1
     rows = count_process_rows(settings.sampler["rows"], max_episodes, shards, processes.count())
     options = {**settings.sampler, "rows": rows}
+    texts = {
+        name: with_tool_renderer(name, text, model) for name, text in environments.texts.items()
+    }
+    environments = dataclasses.replace(environments, texts=texts)
     stop_ids = model.renderer.stop_ids
     sampler = call(
         Sampler,
@@ -203,7 +208,7 @@ def build_agent(
     collector = Collector(
         SampledRows(sampler, model.renderer, model.tokenizer.decode),
         environments.pool,
-        environments.texts,
+        texts,
         prefetch=settings.rollout.prefetch,
         max_attempts=settings.rollout.max_attempts,
         max_replacements=settings.rollout.max_replacements,
@@ -211,6 +216,28 @@ def build_agent(
         restart_dead_servers=environments.restart_dead_servers,
     )
     return SampledAgent(model, environments, sampler, collector, judge)
+
+
+def with_tool_renderer(name: str, text: EnvironmentText, model: Model) -> EnvironmentText:
+    """Returns the texts of an environment; with tools, they get a renderer of the chat template.
+
+    Raises:
+      ConfigError: The chat template cannot write the tools.
+    """
+    if not text.tools:
+        return text
+    try:
+        chat = ToolChat(model.renderer, model.tokenizer)
+        renderer = ToolRenderer(chat, model.renderer, text.tools)
+        renderer.check(text.preamble)
+    except ValueError as error:
+        raise ConfigError(
+            f"config.environments.{name} has tools, and the chat template of the model cannot be "
+            f"used with them: {error}. Set config.environments.{name}.action_format='raw' to "
+            "describe them in the system prompt, or choose another model"
+        ) from error
+    parse = functools.partial(text.parse, tool_form=renderer.form)
+    return dataclasses.replace(text, parse=parse, renderer=renderer)
 
 
 def _collect_programs(

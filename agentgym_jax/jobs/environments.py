@@ -8,6 +8,7 @@ from typing import Any
 
 from absl import logging
 
+from agentgym_envs.base.protocol import with_tools
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.embedded import EmbeddedServers
 from agentgym_jax.client.failures import spec_when_ready
@@ -71,12 +72,16 @@ def open_environments(
     agent: AgentSettings,
     folder: RunFolder,
     client_class: type[EnvClient] = EnvClient,
+    *,
+    tools_as_text: bool = False,
 ) -> Environments:
     """Starts servers for environments without a URL, connects to all, and selects the tasks.
 
     An environment with `protocol="none"` has no server, only a stub (client/no_server.py).
     `stack` closes all opened resources, also after an error. Scripted agents need a `client_class`
-    that sends additional requests.
+    that sends additional requests. With `tools_as_text`, tools are a part of the instructions and
+    calls are texts, for agents that do not use the chat template of a model. Agent programs are such
+    agents.
     """
     settings = agent.environments
     without = [name for name, entry in settings.items() if entry.protocol == "none"]
@@ -131,7 +136,8 @@ def open_environments(
         for name in servers.ensure_alive():
             pool.invalidate(name)
 
-    return _describe(agent, clients, pool, restart_dead_servers)
+    as_text = tools_as_text or agent.program is not None
+    return _describe(agent, clients, pool, restart_dead_servers, as_text)
 
 
 def _describe(
@@ -139,6 +145,7 @@ def _describe(
     clients: Mapping[str, EnvClient],
     pool: EnvPool,
     restart_dead_servers: Callable[[], None],
+    tools_as_text: bool,
 ) -> Environments:
     texts, manifests = {}, {}
     train_tasks: list[Task] = []
@@ -150,11 +157,17 @@ def _describe(
         logging.info(
             "%s at %s: %d tasks, version %s", name, client.base_url, spec.num_tasks, spec.version
         )
+        if tools_as_text:
+            client.read_tools_as_text()
+        shown_tools = client.facts.shown_tools
+        instructions = entry.instructions or spec.instructions
+        if not shown_tools:
+            instructions = with_tools(instructions, client.facts.tools)
         preamble: tuple[Mapping[str, str], ...] = ()
         # in mode `data`, `match_prompts` sets the preambles later
         if agent.rollout.system_prompt_mode != "none":
-            preamble = ({"role": "system", "content": entry.instructions or spec.instructions},)
-        texts[name] = EnvironmentText(preamble=preamble, parse=client.parse)
+            preamble = ({"role": "system", "content": instructions},)
+        texts[name] = EnvironmentText(preamble, client.parse, tools=shown_tools)
         manifest = functools.lru_cache(client.tasks)
         train_tasks += _select(f"environments.{name}.train", name, entry.train, manifest)
         eval_tasks += _select(f"environments.{name}.eval", name, entry.eval, manifest)
@@ -180,6 +193,17 @@ def _select(
         return []
     manifest = fetch_manifest() if options["kind"] in ("split", "suite") else ()
     return call(selection.select, path, options, environment=environment, manifest=manifest)
+
+
+def check_no_tools(environments: Environments) -> None:
+    """Raises ConfigError if a chat template would write the tools of an environment."""
+    for name, text in environments.texts.items():
+        if text.tools:
+            raise ConfigError(
+                f"config.environments.{name} has tools, which conversations to learn from do not "
+                f"have; set config.environments.{name}.action_format='raw' to describe them in the "
+                "system prompt"
+            )
 
 
 def check_disjoint(eval_tasks: Sequence[Task], item_ids: Iterable[str], place: str) -> None:

@@ -173,7 +173,13 @@ def open_evaluation(config: Mapping[str, Any], workdir: str) -> Iterator[Evaluat
         folder = stack.enter_context(open_folder(config, workdir, _ADJUSTABLE))
         facts = {"model": name, "environments": ", ".join(config["environments"])}
         console = stack.enter_context(RunConsole("evaluation", facts, 1))
-        environments = open_environments(stack, settings, folder, _CLIENTS.get(kind, EnvClient))
+        environments = open_environments(
+            stack,
+            settings,
+            folder,
+            _CLIENTS.get(kind, EnvClient),
+            tools_as_text=kind is not AgentKind.MODEL,
+        )
         if kind in _CLIENTS:
             _check_servers(environments.manifests, kind)
         yield EvaluationParts(

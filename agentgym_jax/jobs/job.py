@@ -20,7 +20,7 @@ from agentgym_jax.jobs.config.model import (
 )
 from agentgym_jax.jobs.config.sections import check, parse_section, section
 from agentgym_jax.jobs.config.settings import CheckpointSettings, parse_guards
-from agentgym_jax.jobs.environments import open_environments
+from agentgym_jax.jobs.environments import check_no_tools, open_environments
 from agentgym_jax.jobs.run import Run, StopFlag, open_run
 from agentgym_jax.sharding import make_layouts
 from agentgym_jax.telemetry.console import format_count
@@ -87,13 +87,15 @@ def open_job(
     parse: Callable[[Mapping[str, Any]], Any],
     load: Callable[[Run, Any, Any], tuple[Any, Sequence[Conversation]]],
     build: Callable[[Parts], Parts] = lambda parts: parts,
+    learns_texts: Callable[[Any], bool] = lambda settings: True,
 ) -> Iterator[tuple[Run, Any]]:
     """Opens a job; leaving the context closes servers, threads and files.
 
     `parse` checks the config. Its result has an attribute `agent`: the sections of the agent, or
     None for a job without environments. `load` returns the data of the job, and all conversations
     that they contain. Its arguments are the run, the checked config, and the environments or None.
-    `build` adds components.
+    `build` adds components. `learns_texts` returns True for a checked config whose job learns from
+    conversations without tools.
     """
     settings = parse(config)
     agent_settings: AgentSettings | None = settings.agent
@@ -114,6 +116,8 @@ def open_job(
             if agent_settings is not None:
                 run.console.phase("starting environments", 0, 1)
                 environments = open_environments(stack, agent_settings, run.folder)
+                if learns_texts(settings):
+                    check_no_tools(environments)
                 pool = environments.pool
                 run.open_sessions = lambda: pool.open_sessions
             run.console.phase("loading data", 0, 1)

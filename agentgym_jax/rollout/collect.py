@@ -246,11 +246,13 @@ class RunningEpisodes:
 
     def _new_episode(self, request: EpisodeRequest) -> Episode:
         kind = Episode if request.continuation is None else ContinuedEpisode
+        text = self._c.environments[request.task.environment]
         return kind(
             request,
-            renderer=self._rows.renderer,
-            preamble=self._c.environments[request.task.environment].preamble,
+            renderer=text.renderer or self._rows.renderer,
+            preamble=text.preamble,
             show_turn_budget=self._c.show_turn_budget,
+            result_role="tool" if text.tools else "user",
         )
 
     def _ticket(self, index: int) -> _Ticket:

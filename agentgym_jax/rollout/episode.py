@@ -23,7 +23,7 @@ TURN_BUDGETS = ("none", "start", "every_turn")
 
 
 class Renderer(Protocol):
-    """Interface of the chat rendering (text/chat.py)."""
+    """Interface of the chat rendering (text/chat.py, and text/tool_renderer.py for tools)."""
 
     def opening(self, messages: Sequence[Mapping[str, str]]) -> list[list[int]]:
         """Returns the token ids up to the first turn of the model, in chunks."""
@@ -171,11 +171,14 @@ class Episode:
         renderer: Renderer,
         preamble: Sequence[Mapping[str, str]],
         show_turn_budget: str = "none",
+        result_role: str = "user",
     ):
+        """Starts an empty episode; answers of the environment are messages of `result_role`."""
         self._request = request
         self._renderer = renderer
         self._limits = request.limits
         self._show_turn_budget = show_turn_budget
+        self._result_role = result_role
         self._first_observation = ""
         self._messages: list[Mapping[str, str]] = list(preamble)
         self._tokens: list[int] = []
@@ -243,7 +246,7 @@ class Episode:
         parse_errors = sum(turn.action is None for turn in self._turns)
         if parse_errors > self._limits.max_parse_errors:
             return self._finish(Outcome.PARSE_ERRORS)
-        return self._continue(parsed.problem or "")
+        return self._continue(parsed.problem or "", "user")
 
     def observe(self, observation: Observation) -> Command:
         """Records the answer of the environment to the last action."""
@@ -257,7 +260,7 @@ class Episode:
         self._last = observation
         if observation.done:
             return self._finish(Outcome.SUCCESS if observation.success else Outcome.FAILURE)
-        return self._continue(observation.text)
+        return self._continue(observation.text, self._result_role)
 
     def fail(self, outcome: Outcome, error: str) -> Command:
         """Ends the episode without a result, such as after a failure of its environment."""
@@ -289,7 +292,7 @@ class Episode:
             branch_starts=tuple(self._branch_starts),
         )
 
-    def _continue(self, observation: str) -> Command:
+    def _continue(self, observation: str, role: str) -> Command:
         """Appends the next observation for the model, unless a limit is reached."""
         is_last = len(self._turns) >= self._limits.max_turns
         if is_last and not self._limits.keep_last_observation:
@@ -297,7 +300,7 @@ class Episode:
         shown = self._shown(observation)
         if len(self._renderer.start_of(shown, self._limits.max_tokens)) < len(shown):
             return self._finish(Outcome.HORIZON if is_last else Outcome.CONTEXT_FULL)
-        messages = [*self._messages, {"role": "user", "content": shown}]
+        messages = [*self._messages, {"role": role, "content": shown}]
         chunk = self._renderer.continuation(messages, not self._turns[-1].is_cut)
         if chunk is None:
             return self._finish(Outcome.HORIZON) if is_last else self._begin_branch(messages)

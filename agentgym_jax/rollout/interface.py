@@ -3,21 +3,30 @@
 import collections
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.pool import EnvPool
-from agentgym_jax.rollout.episode import EpisodeRequest
+from agentgym_jax.rollout.episode import EpisodeRequest, Renderer
 from agentgym_jax.rollout.failures import RetryDecision
 from agentgym_jax.trajectory import Trajectory
 
 
 @dataclasses.dataclass(frozen=True)
 class EnvironmentText:
-    """Messages before the first observation, and the parser of the agent's actions."""
+    """Texts of an environment.
+
+    Attributes:
+      preamble: Messages before the first observation.
+      parse: Parser of the agent's actions; its option `tool_form` is the form of tool calls.
+      tools: Tools that the chat template writes; empty if actions are texts.
+      renderer: Renderer of episodes with tools; None to use that of the agent.
+    """
 
     preamble: tuple[Mapping[str, str], ...]
-    parse: Callable[[str], ParsedAction]
+    parse: Callable[..., ParsedAction]
+    tools: Sequence[Mapping[str, Any]] = ()
+    renderer: Renderer | None = None
 
 
 @dataclasses.dataclass

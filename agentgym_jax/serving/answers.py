@@ -3,8 +3,8 @@
 import dataclasses
 from typing import Any
 
-from agentgym_jax.serving.tool_calls import parse_tool_calls, stable_text, without_start
 from agentgym_jax.text.thinking import THINKING_END, THINKING_START, separate_thinking
+from agentgym_jax.text.tool_calls import parse_tool_calls, stable_text, without_start
 from agentgym_jax.text.tool_chat import ToolChat, ToolForm
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import llguidance
 
 from agentgym_jax.serving.requests import Constraint, RequestError
-from agentgym_jax.serving.tool_calls import read_json
 from agentgym_jax.text.grammars import MAX_RULES
+from agentgym_jax.text.tool_calls import read_json
 from agentgym_jax.text.tool_chat import ToolForm
 
 # White space between the parts of a JSON text; without a bound, a model can write it for ever.

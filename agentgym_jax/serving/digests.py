@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agentgym_jax.serving.answers import AnswerForm
-from agentgym_jax.serving.tool_calls import read_json
 from agentgym_jax.text.thinking import join_thinking
+from agentgym_jax.text.tool_calls import read_json
 
 Message = Mapping[str, Any]
 _SHOWN = 60  # characters of a message in the description of a rewritten history

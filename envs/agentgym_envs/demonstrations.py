@@ -87,6 +87,7 @@ def thoughtful_raw_text(action: str) -> str:
 TEXTS: Mapping[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
     "react": (plain_text, thoughtful_text),
     "raw": (str, thoughtful_raw_text),
+    "tools": (str, thoughtful_raw_text),  # for agents that read the tools as text
 }
 
 

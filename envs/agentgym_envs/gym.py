@@ -71,7 +71,7 @@ class TextEnv(gymnasium.Env[str, str]):
         served = load_environment(ENVIRONMENTS[environment].module, settings)
         prepare(served)
         self.render_mode = render_mode
-        self.instructions = served.spec.instructions
+        self.instructions = served.spec.text_instructions
         self.world = (served.compat_factory if compat else served.factory)()
         self.observation_space = AnyText()
         self.action_space = AnyText()

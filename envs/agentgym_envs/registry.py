@@ -40,6 +40,7 @@ ENVIRONMENTS: Mapping[str, RegistryEntry] = {
     "reasoning_gym": RegistryEntry("agentgym_envs.reasoning_gym", 36016),
     "textarena": RegistryEntry("agentgym_envs.textarena", 36017),
     "terminals": RegistryEntry("agentgym_envs.terminals.served", 36021),
+    "mcp": RegistryEntry("agentgym_envs.mcp.served", 36020),
 }
 OTHER_PORT = 36000  # default port of modules that are not in the table
 

@@ -22,7 +22,7 @@ def parse(answer: str, action_format: str) -> Parsed:
 
     Args:
       answer: Text of the model.
-      action_format: `react` (the action is the line after `Action:`) or `raw` (the whole text).
+      action_format: `react` (the action is the line after `Action:`) or `raw` or `tools` (the whole text).
     """
     text = answer.strip()
     if action_format == "react":

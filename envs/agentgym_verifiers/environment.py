@@ -66,7 +66,7 @@ class AgentGymTaskset(vf.Taskset[AgentGymTask, AgentGymConfig]):
             data = AgentGymData(
                 name=f"{name}_{index}",
                 data_idx=index,
-                system_prompt=served.spec.instructions,
+                system_prompt=served.spec.text_instructions,
             )
             yield AgentGymTask(data, self.config.task)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agentgym_jax.serving.answers import AnswerForm
 from agentgym_jax.serving.digests import extend, for_template
 from agentgym_jax.serving.replies import assistant_message
-from agentgym_jax.serving.tool_calls import parse_tool_calls, stable_text
+from agentgym_jax.text.tool_calls import parse_tool_calls, stable_text
 from agentgym_jax.text.tool_chat import TOOL_PARSERS
 from tests.serving.parts import MODEL, serving_script, user
 

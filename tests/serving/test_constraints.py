@@ -5,9 +5,9 @@ import json
 import pytest
 
 from agentgym_jax.serving.constraints import make_grammar, read_constraint
-from agentgym_jax.serving.tool_calls import parse_tool_calls
 from agentgym_jax.text.grammars import Grammars
 from agentgym_jax.text.tokenizer import byte_tokenizer
+from agentgym_jax.text.tool_calls import parse_tool_calls
 from agentgym_jax.text.tool_chat import ToolForm
 from tests.serving.parts import serving_model, user
 

@@ -6,8 +6,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from agentgym_jax.serving.tool_calls import parse_tool_calls, read_json, stable_text
 from agentgym_jax.text.tokenizer import byte_tokenizer
+from agentgym_jax.text.tool_calls import parse_tool_calls, read_json, stable_text
 from agentgym_jax.text.tool_chat import ToolForm
 from tests.serving.parts import MODEL, user
 

@@ -13,7 +13,7 @@ from agentgym_jax import bucket
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.jobs.agents import SampledAgent
 from agentgym_jax.jobs.config.agent import AgentSettings
-from agentgym_jax.jobs.environments import Environments, open_environments
+from agentgym_jax.jobs.environments import open_environments
 from agentgym_jax.jobs.replay import credit
 from agentgym_jax.jobs.replay.credit import TurnCredit, Value
 from agentgym_jax.jobs.replay.episodes import (
@@ -187,7 +187,7 @@ def replay(
         agent = build_policy(
             choice, config, settings.tokenizer, agent_settings, environments, scratch, folder
         )
-        forced = _force(options.action, agent, environments, recorded.trajectory.environment)
+        forced = _force(options.action, agent, recorded.trajectory.environment)
         sampling = sampling_of(recorded, agent_settings)
         requests = [
             EpisodeRequest(
@@ -235,7 +235,7 @@ def _task(trajectory: Trajectory) -> Task:
     return Task(environment, int(number), environment)
 
 
-def _force(action: str | None, agent: SampledAgent, environments: Environments, environment: str):
+def _force(action: str | None, agent: SampledAgent, environment: str):
     """Returns the first turn with a given action or reply; None if the policy decides.
 
     Raises:
@@ -243,7 +243,7 @@ def _force(action: str | None, agent: SampledAgent, environments: Environments, 
     """
     if action is None:
         return None
-    parse = environments.texts[environment].parse
+    parse = agent.environments.texts[environment].parse
     text = action if parse(action).action is not None else f"Action: {action}"
     parsed = parse(text)
     if parsed.action is None:

@@ -245,4 +245,10 @@ def _build_critic(settings: CriticSettings, model: Model, num_updates: int) -> C
     return CriticParts(network, optimizer, score, update)
 
 
-open_rl = functools.partial(open_job, parse=parse, load=_load, build=_build)
+open_rl = functools.partial(
+    open_job,
+    parse=parse,
+    load=_load,
+    build=_build,
+    learns_texts=lambda settings: settings.sft is not None,
+)

@@ -10,6 +10,7 @@ import dataclasses
 import enum
 import json
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -68,8 +69,8 @@ class EnvironmentSpec:
       name: Key of the environment, such as `textcraft`; also the prefix of its item ids.
       version: Version of this server's behaviour; changes when a task or a text changes.
       instructions: System prompt of the agent, shown before its first observation.
-      action_format: `react` (the action follows the last `Action:`) or `raw` (the whole text is the
-          action).
+      action_format: `react` (the action follows the last `Action:`), `raw` (the whole text is the
+          action) or `tools` (the action is a call of a tool, as `write_call` writes it).
       num_tasks: Number of tasks; valid `data_idx` are 0 .. num_tasks - 1.
       manifest_sha256: Hash of the task manifest. Only results with equal hashes are comparable.
       max_turns: Number of turns after which AgentGym stops an episode of this environment in
@@ -78,6 +79,8 @@ class EnvironmentSpec:
         if the environment never rejects actions.
       success_score: Minimum final score with which a task counts as solved.
       max_score: Best possible score. Rewards and scores are divided by it to compare environments.
+      tools: Tools of an environment with the action format `tools` (see `check_tools`). They are no
+        part of `instructions`, because the chat template of a model writes them.
     """
 
     name: str
@@ -90,6 +93,115 @@ class EnvironmentSpec:
     refusal: str = ""
     success_score: float = 1.0
     max_score: float = 1.0
+    tools: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    @property
+    def text_instructions(self) -> str:
+        """Returns the instructions for an agent that reads the tools as text."""
+        return with_tools(self.instructions, self.tools)
+
+
+MAX_TOOLS = 128
+MAX_TOOL_CHARACTERS = 200_000  # of the JSON of all tools
+MAX_TOOL_LEVELS = 64  # of nested values in a schema
+TOOL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,63}")
+_TOOL_FIELD_NAMES = "an object with the texts `name` and `description` and the object `parameters`"
+_TOOL_FIELDS = {"name": str, "description": str, "parameters": dict}
+
+
+def check_tools(tools: Sequence[Mapping[str, Any]]) -> None:
+    """Checks tools: objects with `name`, `description` and `parameters`, a JSON schema of an object.
+
+    Raises:
+      ValueError: A tool is wrong, or the tools are too many or too large.
+    """
+    if len(tools) > MAX_TOOLS:
+        raise ValueError(f"there are {len(tools)} tools, at most {MAX_TOOLS} are supported")
+    names = set()
+    for i, tool in enumerate(tools):
+        types = {key: type(value) for key, value in tool.items()} if isinstance(tool, dict) else {}
+        if types != _TOOL_FIELDS:
+            raise ValueError(f"tool {i} is {tool!r:.200}, expected {_TOOL_FIELD_NAMES}")
+        if not TOOL_NAME.fullmatch(tool["name"]) or tool["name"] in names:
+            raise ValueError(
+                f"tool {i} has the name {tool['name']!r:.100}, expected another one of at most 64 "
+                "letters, digits and the characters _ - . /"
+            )
+        names.add(tool["name"])
+        if problem := _schema_problem(tool["parameters"]):
+            raise ValueError(f"the parameters of tool {tool['name']!r} are no schema: {problem}")
+    if (size := len(json.dumps(list(tools)))) > MAX_TOOL_CHARACTERS:
+        raise ValueError(f"the tools have {size} characters, at most {MAX_TOOL_CHARACTERS}")
+
+
+def _schema_problem(schema: Mapping[str, Any]) -> str:
+    """Returns the mistake in the JSON schema of an object; empty if there is none."""
+    if schema.get("type", "object") != "object":
+        return f"their type is {schema['type']!r:.100}, expected 'object'"
+    properties = schema.get("properties", {})
+    if not isinstance(properties, dict) or not all(
+        isinstance(value, dict | bool) for value in properties.values()
+    ):
+        return "`properties` is no object of schemas"
+    required = schema.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+        return "`required` is no list of names"
+    return "" if _is_shallow(schema) else f"they have more than {MAX_TOOL_LEVELS} levels"
+
+
+def _is_shallow(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_TOOL_LEVELS):
+        parts = [part.values() if isinstance(part, dict) else part for part in level]
+        level = [e for part in parts for e in part if isinstance(e, dict | list)]
+        if not level:
+            return True
+    return False
+
+
+def write_call(name: str, arguments: Mapping[str, Any]) -> str:
+    """Returns the action that calls a tool, in an environment with the action format `tools`."""
+    return json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
+
+
+def read_call(action: str) -> tuple[str, dict[str, Any]]:
+    """Returns the name and the arguments of the call in an action.
+
+    Text around the JSON object is ignored, because agents that read the tools as text write it.
+
+    Raises:
+      ValueError: The action is no call; the message is for the agent.
+    """
+    try:
+        call = read_json(action[action.find("{") : action.rfind("}") + 1])
+    except ValueError:
+        call = None
+    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+        raise ValueError(
+            'this is no call of a tool. Write one JSON object: {"name": "...", "arguments": {...}}'
+        )
+    arguments = call.get("arguments")
+    if not isinstance(arguments, dict | None):
+        raise ValueError('"arguments" must be a JSON object')
+    return call["name"], arguments or {}
+
+
+_TOOLS_AS_TEXT = """\
+{instructions}
+
+These are the tools, one JSON object each:
+{tools}
+
+Call one tool in each answer. A call is one JSON object and nothing else:
+{{"name": "{name}", "arguments": {{...}}}}"""
+
+
+def with_tools(instructions: str, tools: Sequence[Mapping[str, Any]]) -> str:
+    """Returns instructions with the tools as text, for agents whose prompt does not list them."""
+    if not tools:
+        return instructions
+    listed = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
+    return _TOOLS_AS_TEXT.format(instructions=instructions, tools=listed, name=tools[0]["name"])
 
 
 # Largest size of a reward or a score. Training adds them up in float32, which ends at 3e38.

@@ -23,7 +23,7 @@ from agentgym_envs.base.environment import (
     StepResult,
 )
 from agentgym_envs.base.isolated_random import IsolatedRandom
-from agentgym_envs.base.protocol import EnvironmentSpec, ErrorKind
+from agentgym_envs.base.protocol import EnvironmentSpec, ErrorKind, check_tools
 from agentgym_envs.base.user_code import loading
 
 
@@ -249,6 +249,7 @@ def standard_environment(
     success_score: float = 1.0,
     max_score: float = 1.0,
     action_format: str = "react",
+    tools: Sequence[Mapping[str, Any]] = (),
     isolate_random: bool = False,
 ) -> ServedEnvironment:
     """Returns a served environment with the standard answers, for one that AgentGym does not serve.
@@ -259,9 +260,10 @@ def standard_environment(
     own state of them (`IsolatedRandom`), which depends only on the task and the actions.
 
     Raises:
-      ValueError: The manifest is wrong.
+      ValueError: The manifest or a tool is wrong.
     """
     manifest.check(tasks)
+    check_tools(tools)
     if isolate_random:
         factory = functools.partial(IsolatedRandom, factory, name)
     return ServedEnvironment(
@@ -276,6 +278,7 @@ def standard_environment(
             refusal=refusal,
             success_score=success_score,
             max_score=max_score,
+            tools=[dict(tool) for tool in tools],
         ),
         banner=f"This is environment {name}.",
         factory=factory,

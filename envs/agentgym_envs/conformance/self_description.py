@@ -6,6 +6,7 @@ import math
 import re
 
 from agentgym_envs.base import manifest
+from agentgym_envs.base.protocol import check_tools
 from agentgym_envs.conformance.subject import Subject, Violation, shorten
 
 
@@ -63,8 +64,19 @@ def the_spec_is_complete_and_valid(subject: Subject) -> str:
             raise Violation(f"spec.{field} is {value!r}, expected a text that is not empty")
     if re.search(r"[\s/]", spec.name):
         raise Violation(f"spec.name is {spec.name!r}, expected no white space and no slash")
-    if spec.action_format not in ("react", "raw"):
-        raise Violation(f"spec.action_format is {spec.action_format!r}, expected react or raw")
+    if spec.action_format not in ("react", "raw", "tools"):
+        raise Violation(
+            f"spec.action_format is {spec.action_format!r}, expected react, raw or tools"
+        )
+    if bool(spec.tools) != (spec.action_format == "tools"):
+        raise Violation(
+            f"spec.action_format is {spec.action_format!r} and there are {len(spec.tools)} tools: "
+            "environments with tools, and no others, have the format tools"
+        )
+    try:
+        check_tools(spec.tools)
+    except ValueError as error:
+        raise Violation(f"spec.tools: {error}") from error
     if type(spec.max_turns) is not int or spec.max_turns < 1:
         raise Violation(f"spec.max_turns is {spec.max_turns!r}, expected at least 1")
     for field in ("success_score", "max_score"):

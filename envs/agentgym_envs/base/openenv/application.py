@@ -151,7 +151,7 @@ class _Routes:
             "/health": {"status": "healthy"},
             "/metadata": {
                 "name": spec.name,
-                "description": spec.instructions,
+                "description": spec.text_instructions,
                 "version": spec.version,
             },
             "/schema": messages.schemas(),

@@ -1,0 +1,30 @@
+r"""Scores an agent on the tasks of an MCP server, whose tools the model's chat template writes.
+
+  python -m agentgym_jax.evaluate --config=configs/eval/mcp.py --workdir=DIR --model=M \
+      --config.environments.mcp.options.command="python my_server.py" \
+      --config.environments.mcp.options.tasks=tasks.jsonl
+
+Without the two options, the tasks are those of a small shop that is part of the project.
+Needs: nothing running; memory for the model M, whose chat template must support tools.
+Result: the expert solves all 7 tasks of the shop.
+Source: the Model Context Protocol, version 2025-06-18.
+"""
+
+from agentgym_jax.configs import common
+
+
+def get_config(arg=None):
+    """Returns the config. Options: smoke (two tasks); limit=N held-out tasks, 0 for all."""
+    opt = common.parse(arg, smoke=False, limit=0)
+    c = common.evaluation_base()
+    tasks = dict(kind="split", split="test", where={}, limit=2 if opt.smoke else opt.limit)
+    tasks |= dict(group_by="split")
+    c.environments = dict(
+        mcp=common.environment(eval=tasks, options=dict(command="", tasks="")),
+    )
+    c.evaluation = dict(every=0, at_start=False, max_turns=20, samples=1, greedy=True)
+    c.sampling.max_turn_tokens = 400
+    c.sampling.max_tokens = c.sampler.cache_length = 8192
+    if opt.smoke:
+        c.evaluation.max_turns = 2
+    return c

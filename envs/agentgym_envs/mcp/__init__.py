@@ -1,0 +1,1 @@
+"""Environment from any MCP server over stdio, with tasks from a file."""
