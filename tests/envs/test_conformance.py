@@ -15,7 +15,12 @@ from agentgym_envs.registry import ENVIRONMENTS
 # Numbers of (tasks, actions per task) where the default (4, 10) is too slow: starting a
 # ScienceWorld task takes half a second. The tool environments have a test of all tasks.
 TOOLS = ["weather", "movie", "academia", "todo", "sheet", "sqlgym"]
-SAMPLES = {"sciworld": (1, 4), "terminals": (1, 2), "mcp": (2, 6), **{name: (2, 6) for name in TOOLS}}
+SAMPLES = {
+    "sciworld": (1, 4),
+    "terminals": (1, 2),
+    "mcp": (2, 6),
+    **{name: (2, 6) for name in TOOLS},
+}
 # Environments that need more than the packages of the extra `dev`.
 NEED_MORE = {"alfworld", "sciworld", "searchqa", "reasoning_gym", "textarena", "terminals"}
 ELSEWHERE = {"webarena"}  # tested in tests/envs/webarena, because its sites take minutes to build
