@@ -39,6 +39,7 @@ ENVIRONMENTS: Mapping[str, RegistryEntry] = {
     "webshop": RegistryEntry("agentgym_envs.webshop.served", 36015),
     "reasoning_gym": RegistryEntry("agentgym_envs.reasoning_gym", 36016),
     "textarena": RegistryEntry("agentgym_envs.textarena", 36017),
+    "tau2": RegistryEntry("agentgym_envs.tau2", 36018),
 }
 OTHER_PORT = 36000  # default port of modules that are not in the table
 
