@@ -27,6 +27,8 @@ IDS: Mapping[str, str] = {
     "WebShop-v0": "webshop",
     "ReasoningGym-v0": "reasoning_gym",
     "TextArena-v0": "textarena",
+    "Tau2-v0": "tau2",
+    "BFCL-v0": "bfcl",
 }
 
 

@@ -40,6 +40,7 @@ ENVIRONMENTS: Mapping[str, RegistryEntry] = {
     "reasoning_gym": RegistryEntry("agentgym_envs.reasoning_gym", 36016),
     "textarena": RegistryEntry("agentgym_envs.textarena", 36017),
     "tau2": RegistryEntry("agentgym_envs.tau2", 36018),
+    "bfcl": RegistryEntry("agentgym_envs.bfcl", 36019),
 }
 OTHER_PORT = 36000  # default port of modules that are not in the table
 

@@ -58,9 +58,7 @@ _DONE = {
 _ERROR = "Error: "  # the package's beginning of an answer to a call that failed
 
 # The ids of new bills. The package draws them outside of the generators that a session has.
-tools.uuid = types.SimpleNamespace(
-    uuid4=lambda: uuid.UUID(int=random.getrandbits(128), version=4)
-)
+tools.uuid = types.SimpleNamespace(uuid4=lambda: uuid.UUID(int=random.getrandbits(128), version=4))
 
 
 class Ticket:
@@ -180,8 +178,9 @@ def make_served_environment(*, tasks: str = "base") -> ServedEnvironment:
         ],
         name="tau2",
         version=f"{BEHAVIOUR}-{PACKAGE}",
-        instructions=f"{INSTRUCTIONS}\n{world.get_policy()}\n\n<tools>\n{listed}\n</tools>\n\n"
-        f"{tool_calls.INSTRUCTIONS}",
+        instructions="\n\n".join(
+            [INSTRUCTIONS, world.get_policy(), listed, tool_calls.INSTRUCTIONS]
+        ),
         max_turns=MAX_TURNS,
         action_format="raw",
         parse=tool_calls.read_call,

@@ -54,8 +54,9 @@ def write_call(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def listing(tools: Iterable[Mapping[str, Any]]) -> str:
-    """Returns descriptions of tools, one in each line."""
-    return "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
+    """Returns descriptions of tools between <tools> and </tools>, one in each line."""
+    lines = [json.dumps(tool, ensure_ascii=False) for tool in tools]
+    return "\n".join(["<tools>", *lines, "</tools>"])
 
 
 def _no_number(word: str) -> float:
