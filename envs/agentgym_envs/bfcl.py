@@ -80,7 +80,7 @@ class Scenario:
 
 
 class Conversation:
-    """A conversation with programs of its own, and a second set for the reference solution.
+    """A conversation with new programs, and a second set of them for the reference solution.
 
     Args:
       scenarios: Function that returns the tasks by id.
@@ -244,7 +244,7 @@ def _parsed(text: str, class_names: Iterable[str]) -> tool_calls.Call:
     positional = [ast.literal_eval(value) for value in expression.args]
     parameters = list(inspect.signature(getattr(owner, name)).parameters)[1:]
     arguments = dict(zip(parameters, positional, strict=False))
-    arguments |= {word.arg: ast.literal_eval(word.value) for word in expression.keywords}
+    arguments |= {str(word.arg): ast.literal_eval(word.value) for word in expression.keywords}
     # tuples become the lists that a call in JSON has
     return tool_calls.Call(name, json.loads(json.dumps(arguments)))
 

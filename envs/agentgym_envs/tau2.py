@@ -23,7 +23,7 @@ try:
 
     loguru.logger.disable("tau2")  # it reports its import and every call
     from tau2.data_model.message import ToolCall
-    from tau2.data_model.tasks import RewardType, Task
+    from tau2.data_model.tasks import EnvAssertion, RewardType, Task
     from tau2.domains.telecom import environment as telecom
     from tau2.domains.telecom import tools
     from tau2.domains.telecom.utils import TELECOM_TASK_SET_PATH
@@ -62,7 +62,7 @@ tools.uuid = types.SimpleNamespace(uuid4=lambda: uuid.UUID(int=random.getrandbit
 
 
 class Ticket:
-    """A ticket of one customer, with a provider and a phone of its own.
+    """A ticket with new databases of the provider and of the customer's phone.
 
     Args:
       tasks: Function that returns the tasks by id.
@@ -115,16 +115,16 @@ class Ticket:
     def _is_solved(self) -> bool:
         """Returns the package's verdict: its assertions hold, and required calls were made."""
         wanted = self._task.evaluation_criteria
-        is_solved = all(
-            self._world.run_env_assertion(assertion, raise_assertion_error=False)
-            for assertion in wanted.env_assertions or []
+        required = wanted.actions if RewardType.ACTION in wanted.reward_basis else []
+        return all(map(self._holds, wanted.env_assertions or [])) and all(
+            any(action.compare_with_tool_call(call) for call in self._calls) for action in required
         )
-        if RewardType.ACTION in wanted.reward_basis:
-            is_solved = is_solved and all(
-                any(action.compare_with_tool_call(call) for call in self._calls)
-                for action in wanted.actions
-            )
-        return is_solved
+
+    def _holds(self, assertion: EnvAssertion) -> bool:
+        try:
+            return self._world.run_env_assertion(assertion, raise_assertion_error=False)
+        except Exception:  # noqa: BLE001 - tools store arguments of any type, such as a list
+            return False
 
 
 def _load(ids: Collection[str]) -> dict[str, Task]:

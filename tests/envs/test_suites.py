@@ -244,6 +244,19 @@ def test_a_ticket_is_closed_by_done_and_judged_by_the_state_of_the_phone():
     assert (result.observation, result.score, result.done) == ("The ticket is closed.", 0, True)
 
 
+def test_a_ticket_with_a_broken_phone_is_not_solved():
+    served = tickets()
+    world = served.factory()
+    for task in served.tasks():
+        if task["kind"] == "mms_issue":
+            world.reset(task["data_idx"])
+            while "done" not in (advice := world.expert_action()):
+                world.step(advice)
+            world.step(call("set_apn_settings", apn_settings=[]))  # a list is no setting
+            assert world.step(call("done")).score == 0
+            return
+
+
 def test_a_required_call_of_a_ticket_must_be_made():
     """In these tasks the agent cannot reach the goal and must hand the ticket over."""
     world = tickets().factory()

@@ -44,7 +44,7 @@ Every reply holds one search or one answer, and ends with it. Never write the in
 If the passages do not help, search again with other words."""
 
 
-# What PYTHON adds comes before the description of the answer.
+# PYTHON is inserted before this description.
 _BEFORE_ANSWER = "<answer> ... </answer>"
 PYTHON = f"""\
 <python> ... </python> - a Python program, for dates, sums and counts. The next message brings what it \

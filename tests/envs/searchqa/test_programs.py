@@ -1,4 +1,4 @@
-"""Programs of an agent in deep search: what they can compute, and that they can do nothing else."""
+"""Programs of an agent in deep search: results, limits, and attempts to escape."""
 
 import os
 import pathlib
