@@ -18,7 +18,9 @@ import struct
 import sys
 import traceback
 
-EXIT_UNSAFE = 97  # exit status if the filter cannot be installed; the program is not executed
+# First output of a confined process, which its program cannot take back. Without it the program was
+# not executed.
+CONFINED = b"+"
 
 CPU_SECONDS = 5
 MEMORY_BYTES = 256 << 20
@@ -124,7 +126,8 @@ def main() -> None:
         restrict(int(sys.argv[1]))
     except (OSError, KeyError) as error:
         sys.stdout.write(f"{type(error).__name__}: {error}")
-        sys.exit(EXIT_UNSAFE)
+        return
+    os.write(1, CONFINED)
     # Only for plain messages: what follows is in the hands of the program, and of the filter.
     sys.meta_path.clear()
     for name in ("ctypes", "_ctypes", "resource"):

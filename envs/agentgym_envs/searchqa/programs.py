@@ -14,7 +14,7 @@ import time
 
 from agentgym_envs.base.environment import EnvironmentFault, SetupError
 from agentgym_envs.base.protocol import ErrorKind
-from agentgym_envs.searchqa.program_child import CPU_SECONDS, EXIT_UNSAFE, MEMORY_BYTES
+from agentgym_envs.searchqa.program_child import CONFINED, CPU_SECONDS, MEMORY_BYTES
 
 CLOCK_SECONDS = 10.0  # twice the limit on CPU time, because a process may wait for a busy core
 OUTPUT_BYTES = 4096
@@ -59,16 +59,17 @@ def check() -> None:
     )
 
 
-def run(program: str, clock_seconds: float = CLOCK_SECONDS) -> str:
+def run(program: str) -> str:
     """Returns what a program printed, with the traceback of its error and the limit it reached.
 
     No process and no file is left. Strings have the same order in sets and `random` the same seed
     in every run, so a program that does not look at clocks or addresses prints the same again.
 
     Raises:
-      EnvironmentFault: SIMULATOR if the process cannot be started or confined.
+      EnvironmentFault: SIMULATOR if the process cannot be started or confined, which no program can
+        bring about.
     """
-    deadline = time.monotonic() + clock_seconds
+    deadline = time.monotonic() + CLOCK_SECONDS
     try:
         with tempfile.TemporaryFile() as source:
             source.write(program.encode("utf-8", "replace"))
@@ -91,11 +92,12 @@ def run(program: str, clock_seconds: float = CLOCK_SECONDS) -> str:
             output, has_ended = _read(process, deadline)
         finally:
             process.kill()
+    is_confined = output.startswith(CONFINED)
+    output = output.removeprefix(CONFINED)
     text = output[:OUTPUT_BYTES].decode("utf-8", "replace").rstrip()
-    if process.returncode == EXIT_UNSAFE:
-        raise EnvironmentFault(
-            ErrorKind.SIMULATOR, f"searchqa: the process of a program cannot be confined: {text}"
-        )
+    if not is_confined:
+        why = f"cannot be confined: {text}" if has_ended else f"needs {CLOCK_SECONDS:g} s to start"
+        raise EnvironmentFault(ErrorKind.SIMULATOR, f"searchqa: the process of a program {why}")
     if len(output) > OUTPUT_BYTES:
         end = CUT
     elif not has_ended or process.returncode == -9:
@@ -112,7 +114,7 @@ def _read(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, boo
     waiting = select.poll()
     waiting.register(file, select.POLLIN)
     output = b""
-    while len(output) <= OUTPUT_BYTES:
+    while len(output) <= len(CONFINED) + OUTPUT_BYTES:
         left = deadline - time.monotonic()
         if left <= 0 or not waiting.poll(left * 1000):
             return output, False
