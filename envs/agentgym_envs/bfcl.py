@@ -109,8 +109,7 @@ class Conversation:
         """Executes a call. `done` ends the turn; the reward comes with the end of the last one."""
         if call.name != tool_calls.DONE:
             self._made.append(call)
-            # A tool that the agent was not told about works, as in the package: one of its solutions
-            # uses it.
+            # Tools that are not described yet work, as in the package; one of its solutions needs it.
             if call.name not in self._described:
                 self._answers.append(f"{_FAILED}there is no tool {call.name[:100]!r}")
             else:

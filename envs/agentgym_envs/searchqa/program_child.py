@@ -116,7 +116,7 @@ def main() -> None:
     text = sys.stdin.buffer.read().decode("utf-8")
     os.close(0)
     sys.stdin = None
-    # What was printed before the end of the time is not lost, and comes before a traceback.
+    # Keeps lines that were printed before a time limit, and their order with a traceback.
     sys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", line_buffering=True)
     for name in MODULES:
         importlib.import_module(name)
@@ -128,7 +128,7 @@ def main() -> None:
         sys.stdout.write(f"{type(error).__name__}: {error}")
         return
     os.write(1, CONFINED)
-    # Only for plain messages: what follows is in the hands of the program, and of the filter.
+    # For plain error messages only. From here on, nothing but the kernel's limits is safe.
     sys.meta_path.clear()
     for name in ("ctypes", "_ctypes", "resource"):
         del sys.modules[name]

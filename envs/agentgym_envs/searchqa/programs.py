@@ -1,7 +1,7 @@
 """Runs Python programs of an agent in processes that can only compute and print.
 
-`program_child.py` says what the kernel enforces. Here are the limits on the time on the clock and
-on the output, and the end of the process in every case.
+`program_child.py` sets the limits that the kernel enforces. This module limits the time on the clock
+and the output, and ends the process in every case.
 """
 
 import os
@@ -60,7 +60,7 @@ def check() -> None:
 
 
 def run(program: str) -> str:
-    """Returns what a program printed, with the traceback of its error and the limit it reached.
+    """Executes a program; returns its output, with a traceback or the limit that it reached.
 
     No process and no file is left. Strings have the same order in sets and `random` the same seed
     in every run, so a program that does not look at clocks or addresses prints the same again.
