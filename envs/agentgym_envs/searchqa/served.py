@@ -17,7 +17,7 @@ from agentgym_envs.base.served import (
     never_reset,
 )
 from agentgym_envs.data_folder import data_folder
-from agentgym_envs.searchqa import embedded, texts
+from agentgym_envs.searchqa import embedded, programs, texts
 from agentgym_envs.searchqa.engines.engine import ENGINES, MAX_TOPK
 from agentgym_envs.searchqa.environment import Judged, Search, SearchQaEnvironment
 from agentgym_envs.searchqa.library import Index, Library, index_of
@@ -44,6 +44,15 @@ Every reply holds one search or one answer, and ends with it. Never write the in
 If the passages do not help, search again with other words."""
 
 
+# PYTHON is inserted before this description.
+_BEFORE_ANSWER = "<answer> ... </answer>"
+PYTHON = f"""\
+<python> ... </python> - a Python program, for dates, sums and counts. The next message brings what it \
+prints, between <output> and </output>. It has no files, no network and {programs.CPU_SECONDS} seconds. It can \
+import modules such as datetime, math, re and statistics.
+"""
+
+
 class CreateBody(pydantic.BaseModel):
     """Body of `POST /create`. Its `id` is ignored, because `POST /reset` chooses the question."""
 
@@ -68,6 +77,7 @@ def make_served_environment(
     format_score: float = 0.0,
     search_cost: float = 0.0,
     free_searches: int = 2,
+    python: bool = False,
 ) -> ServedEnvironment:
     """Returns deep search as a served environment.
 
@@ -87,12 +97,20 @@ def make_served_environment(
       format_score: Same as in `Shaping`.
       search_cost: Same as in `Shaping`.
       free_searches: Same as in `Shaping`.
+      python: True if an agent can run Python programs, also under `--compat`.
 
     Raises:
-      SetupError: An option is wrong, or a package is not installed.
+      SetupError: An option is wrong, a package is not installed, or this machine cannot confine
+        programs.
     """
     _check(engine, topk, corpus, questions, retriever)
     shaping = Shaping(format_score, search_cost, free_searches)
+    instructions = INSTRUCTIONS
+    if python:
+        programs.check()
+        instructions = INSTRUCTIONS.replace(_BEFORE_ANSWER, PYTHON + _BEFORE_ANSWER).replace(
+            "one search or one answer", "one search, one program or one answer"
+        )
     data = data_folder() / "searchqa"
     index: Index | None = None
     token = token_of_environment() if retriever else None
@@ -121,14 +139,15 @@ def make_served_environment(
             search(),
             shaping=Shaping() if is_compat else shaping,
             is_compat=is_compat,
+            run=programs.run if python else None,
         )
 
     source = "retriever" if retriever else engine
     return ServedEnvironment(
         spec=EnvironmentSpec(
             name="searchqa",
-            version=f"{BEHAVIOUR}-{content}-{source}-top{topk}{shaping}",
-            instructions=INSTRUCTIONS,
+            version=f"{BEHAVIOUR}-{content}-{source}-top{topk}{shaping}{'-python' * python}",
+            instructions=instructions,
             action_format="raw",
             num_tasks=len(asked),
             manifest_sha256=asked.metadata["manifest_sha256"],

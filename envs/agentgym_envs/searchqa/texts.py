@@ -7,6 +7,7 @@ our first observation, which has only the question, because an agent gets its in
 
 import dataclasses
 import re
+import textwrap
 from collections.abc import Sequence
 
 COMPAT_PROMPT = (
@@ -19,6 +20,11 @@ COMPAT_PROMPT = (
     "without detailed illustrations. For example, <answer> Beijing </answer>. Follow this process "
     "every time.\n\n Question: "
 )
+COMPAT_END = "\n\n Question: "
+PYTHON = (
+    " To compute something, write a Python program between <python> and </python>, and then STOP. "
+    "Wait for what it prints, in <output>...</output>."
+)
 PROMPT = "Question: "
 RIGHT = "Congratulations! You have answered the question correctly."
 WRONG = "Sorry, your answer is incorrect."
@@ -30,27 +36,35 @@ INVALID = (
 )
 NOTHING_FOUND = "No passage has any of these words."
 
-_ACTION = re.compile(r"<(search|answer)>(.*?)</\1>", re.DOTALL)
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
-# a thought, then one search or one answer, and nothing else
-_WELL_FORMED = re.compile(
-    r"\s*<think>(?:(?!</?(?:think|search|answer|information)>).)*</think>\s*"
-    r"<(search|answer)>(?:(?!</?(?:think|search|answer|information)>).)+</\1>\s*",
-    re.DOTALL,
-)
+
+
+def _patterns(actions: str, results: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Returns patterns of an action, and of a turn: a thought, then one action and nothing else."""
+    word = rf"(?:(?!</?(?:think|{actions}|{results})>).)"
+    turn = rf"\s*<think>{word}*</think>\s*<({actions})>{word}+</\1>\s*"
+    action = rf"<({actions})>(.*?)</\1>"
+    return re.compile(action, re.DOTALL), re.compile(turn, re.DOTALL)
+
+
+# By whether there are programs; without them their tags are plain text.
+_PATTERNS = {
+    False: _patterns("search|answer", "information"),
+    True: _patterns("search|answer|python", "information|output"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Action:
-    """Search or answer found in an agent's text.
+    """Search, answer or program found in an agent's text.
 
     Attributes:
-      is_search: True for a search, False for an answer.
-      text: Query or answer, without white space around it.
+      kind: Tag of the action: `search`, `answer` or `python`.
+      text: Query, answer or program, without white space around it.
       last_answer: Content of the last answer in the text, which AgentGym judges; else empty.
     """
 
-    is_search: bool
+    kind: str
     text: str
     last_answer: str
 
@@ -73,25 +87,36 @@ class Passage:
         return self.contents.partition("\n")[0]
 
 
-def read_action(text: str) -> Action | None:
-    """Parses the first search or answer of a text; None if there is neither."""
-    found = _ACTION.search(text)
+def read_action(text: str, *, has_programs: bool = False) -> Action | None:
+    """Parses the first action of a text; None if there is none."""
+    found = _PATTERNS[has_programs][0].search(text)
     if found is None:
         return None
     answers = _ANSWER.findall(text)
-    return Action(found[1] == "search", found[2].strip(), answers[-1].strip() if answers else "")
+    content = textwrap.dedent(found[2]).strip() if found[1] == "python" else found[2].strip()
+    return Action(found[1], content, answers[-1].strip() if answers else "")
 
 
-def is_well_formed(text: str) -> bool:
-    """Returns True if a text is a thought in its tags, then one nonempty search or answer."""
-    return _WELL_FORMED.fullmatch(text) is not None
+def is_well_formed(text: str, *, has_programs: bool = False) -> bool:
+    """Returns True if a text is a thought in its tags, then one nonempty action."""
+    return _PATTERNS[has_programs][1].fullmatch(text) is not None
+
+
+def first_observation(question: str, *, is_compat: bool, has_programs: bool) -> str:
+    """Returns the observation after a reset; under `--compat`, with instructions."""
+    if not is_compat:
+        return PROMPT + question
+    tool = PYTHON if has_programs else ""
+    return COMPAT_PROMPT.replace(COMPAT_END, tool + COMPAT_END) + question
 
 
 def with_thought(action: str) -> str:
     """Adds a generic thought before an action."""
     found = read_action(action)
     assert found is not None  # the caller passes a search or an answer
-    thought = f"I search for {found.text}." if found.is_search else "I have what was asked for."
+    thought = (
+        f"I search for {found.text}." if found.kind == "search" else "I have what was asked for."
+    )
     return f"<think>{thought}</think>\n{action}"
 
 
@@ -103,6 +128,11 @@ def search_text(query: str) -> str:
 def answer_text(answer: str) -> str:
     """Returns the action that gives `answer`."""
     return f"<answer> {answer} </answer>"
+
+
+def output_text(printed: str) -> str:
+    """Returns the observation after a program."""
+    return f"<output>{printed}</output>"
 
 
 def information(passages: Sequence[Passage]) -> str:

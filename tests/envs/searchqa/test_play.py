@@ -182,7 +182,7 @@ def test_the_scripted_agent_thinks_searches_and_answers(served):
 def test_the_scripted_agent_only_searches_for_unknown_types_of_questions(served):
     environment = playing(served)
     asked = texts.read_action(environment.expert_action())
-    assert asked.is_search and asked.text == "What is the code word of topic 3?"
+    assert asked.kind == "search" and asked.text == "What is the code word of topic 3?"
     environment.step(environment.expert_action())
     assert environment.step(environment.expert_action()).observation == texts.WRONG
 

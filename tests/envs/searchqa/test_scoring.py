@@ -70,17 +70,17 @@ def test_f1_matches_hand_computed_values():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("<search> a b </search>", (True, "a b", "")),
-        ("x<answer>\nParis\n</answer> y", (False, "Paris", "Paris")),
-        ("<search>a</search><answer>b</answer>", (True, "a", "b")),
-        ("<answer>a</answer><answer> b </answer>", (False, "a", "b")),
-        ("<answer>a</search></answer>", (False, "a</search>", "a</search>")),
-        ("<search></search>", (True, "", "")),
+        ("<search> a b </search>", ("search", "a b", "")),
+        ("x<answer>\nParis\n</answer> y", ("answer", "Paris", "Paris")),
+        ("<search>a</search><answer>b</answer>", ("search", "a", "b")),
+        ("<answer>a</answer><answer> b </answer>", ("answer", "a", "b")),
+        ("<answer>a</search></answer>", ("answer", "a</search>", "a</search>")),
+        ("<search></search>", ("search", "", "")),
     ],
 )
 def test_the_first_search_or_answer_of_a_text_is_the_action(text, expected):
     found = texts.read_action(text)
-    assert (found.is_search, found.text, found.last_answer) == expected
+    assert (found.kind, found.text, found.last_answer) == expected
 
 
 @pytest.mark.parametrize(
