@@ -99,6 +99,11 @@ class Trainer:
         self._score = jax.jit(self._loss, static_argnums=(0, 1))
         self._step = jax.jit(_adam_step, donate_argnums=0, out_shardings=(shardings, None))
 
+    @property
+    def gradient(self) -> Params | None:
+        """Returns the gradient since the last optimiser step, float32; None if there is none."""
+        return self._gradient
+
     def abstract_state(self) -> TrainState:
         """Returns the shapes of the state, the target of a restore."""
         return train_state.abstract_state(self.adapters, _ADAM, self._layout)
