@@ -40,9 +40,7 @@ def make_sampler(model: Model, *, rows: int, context: int, decode_steps: int = 1
         return sampler
 
 
-def make_empty_sampler(
-    model: Model, *, rows: int, context: int, decode_steps: int = 16
-) -> Sampler:
+def make_empty_sampler(model: Model, *, rows: int, context: int, decode_steps: int = 16) -> Sampler:
     """Returns a sampler without weights; rows are rounded up to divide over devices."""
     layout = model.decode_layout
     buckets = _CPU_BUCKETS if get_platform() == "cpu" else _BUCKETS

@@ -95,6 +95,4 @@ class LocalBackend:
 
     @functools.cached_property
     def _merge(self) -> Any:
-        return jax.jit(
-            lora.merge, static_argnums=1, out_shardings=self._model.spread_shardings
-        )
+        return jax.jit(lora.merge, static_argnums=1, out_shardings=self._model.spread_shardings)

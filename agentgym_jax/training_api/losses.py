@@ -22,9 +22,7 @@ def _importance_sampling(tokens: PolicyTokens) -> TokenLoss:
     return TokenLoss(-ratio_BT * tokens.advantage_BT, ratio_BT, ratio_BT < 0)
 
 
-def _ppo(
-    tokens: PolicyTokens, clip_low_threshold: float, clip_high_threshold: float
-) -> TokenLoss:
+def _ppo(tokens: PolicyTokens, clip_low_threshold: float, clip_high_threshold: float) -> TokenLoss:
     """Computes -min(ratio * A, clip(ratio, low, high) * A)."""
     return losses.clipped_surrogate(
         tokens, clip_low=1.0 - clip_low_threshold, clip_high=clip_high_threshold - 1.0

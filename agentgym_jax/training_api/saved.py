@@ -51,7 +51,9 @@ class SavedPath:
         parts = text.removeprefix(_SCHEME).split("/")
         expected = f"{_SCHEME}RUN/{kind}/NAME"
         if not text.startswith(_SCHEME) or len(parts) != 3 or not _RUN.fullmatch(parts[0]):
-            raise RequestError(f"{text[:200]!r} is no saved model; expected {expected}", param="path")
+            raise RequestError(
+                f"{text[:200]!r} is no saved model; expected {expected}", param="path"
+            )
         if parts[1] != kind:
             made_by = "save_state" if kind == WEIGHTS else "save_weights_for_sampler"
             raise RequestError(

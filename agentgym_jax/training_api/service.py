@@ -40,7 +40,9 @@ class Backend(Protocol):
     sampler: SharedSampler
     saved: SavedModels
 
-    def make_trainer(self, *, rank: int, alpha: float, targets: tuple[str, ...], seed: int) -> Trainer:
+    def make_trainer(
+        self, *, rank: int, alpha: float, targets: tuple[str, ...], seed: int
+    ) -> Trainer:
         """Returns new adapters of the base."""
 
     def base_params(self) -> Any:
@@ -177,7 +179,9 @@ class Service:
             return trainer
 
         if body.session_id is None or body.model_seq_id is None:
-            raise RequestError("load_weights needs model_id and seq_id, or session_id and model_seq_id")
+            raise RequestError(
+                "load_weights needs model_id and seq_id, or session_id and model_seq_id"
+            )
         return self._create(body.session_id, body.model_seq_id, make, future, "load_weights")
 
     def _create(
@@ -349,7 +353,9 @@ class Service:
         future: "Future[Result]",
     ) -> None:
         if not number:
-            raise RequestError("seq_id is missing: number the calls of a model 1, 2, 3", "out_of_order")
+            raise RequestError(
+                "seq_id is missing: number the calls of a model 1, 2, 3", "out_of_order"
+            )
         with self._lock:
             run = self._find(model)
             self._sessions[run.session] = time.monotonic()

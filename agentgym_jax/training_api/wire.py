@@ -288,13 +288,13 @@ def _read_tensor(message: Any, length: int, place: str) -> np.ndarray:
 
 def _array(data: bytes, dtype: np.dtype, place: str) -> np.ndarray:
     if len(data) % dtype.itemsize:
-        raise RequestError(f"{place}: {len(data)} bytes are no array of {dtype.itemsize} bytes each")
+        raise RequestError(
+            f"{place}: {len(data)} bytes are no array of {dtype.itemsize} bytes each"
+        )
     return np.frombuffer(data, dtype)
 
 
-def forward_backward_output(
-    logprobs: Sequence[np.ndarray], metrics: Mapping[str, float]
-) -> bytes:
+def forward_backward_output(logprobs: Sequence[np.ndarray], metrics: Mapping[str, float]) -> bytes:
     """Returns the protobuf result of forward_backward with the log-probabilities of each datum."""
     sizes = [4 * len(values) for values in logprobs]
     message = messages.ForwardBackwardOutput(

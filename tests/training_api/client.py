@@ -31,7 +31,9 @@ class Client:
         assert answer.status_code == 200, answer.text
         body = {"request_id": answer.json()["request_id"]}
         while True:
-            answer = self.web.post("retrieve_future", json=body, headers={"Accept": PROTOBUF["Content-Type"]})
+            answer = self.web.post(
+                "retrieve_future", json=body, headers={"Accept": PROTOBUF["Content-Type"]}
+            )
             assert answer.status_code == 200, answer.text
             if answer.headers["content-type"] == PROTOBUF["Content-Type"]:
                 return answer.content

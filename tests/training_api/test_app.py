@@ -35,7 +35,9 @@ def test_a_model_learns_a_sentence(trained):
 def test_sampled_log_probabilities_are_those_of_forward(trained):
     trained.forward_backward([sentence(TOKENS)])
     trained.step()
-    result = trained.sample(trained.sampler(), TOKENS[:5], 0, n=3, seed=7, max_tokens=6, prompt_logprobs=True)
+    result = trained.sample(
+        trained.sampler(), TOKENS[:5], 0, n=3, seed=7, max_tokens=6, prompt_logprobs=True
+    )
     assert len(result.sequences) == 3
     prompt = np.frombuffer(result.prompt_logprobs, "<f4")
     assert np.isnan(prompt[0])
@@ -95,7 +97,9 @@ def test_a_loaded_model_continues_bit_for_bit(trained, base):
     # as a new model, of a new client
     trained.post(f"sessions/{trained.session}/finish")
     other = Client(str(trained.web.base_url).removesuffix("/api/v1/"))
-    answer = other.post("load_weights", session_id=other.session, model_seq_id=0, path=path, optimizer=True)
+    answer = other.post(
+        "load_weights", session_id=other.session, model_seq_id=0, path=path, optimizer=True
+    )
     trained.model, trained.number = other.result(answer)["model_id"], 0
     trained.session = other.session
     assert trained.post("get_info", model_id=trained.model).json()["lora_rank"] == 4
@@ -110,7 +114,10 @@ def test_named_weights_for_sampling_are_those_of_the_model(trained, workdir):
     found = list(workdir.glob("*/sampler_weights/final/adapter_model.safetensors"))
     assert len(found) == 1
     answer = trained.post(
-        "create_sampling_session", session_id=trained.session, sampling_session_seq_id=99, model_path=path
+        "create_sampling_session",
+        session_id=trained.session,
+        sampling_session_seq_id=99,
+        model_path=path,
     )
     session = answer.json()["sampling_session_id"]
     assert trained.web.get(f"samplers/{session}").json()["model_path"] == path
@@ -208,7 +215,9 @@ def test_names_that_leave_the_folder_are_refused(trained, workdir, name):
         answer = trained.post(route, model_id=trained.model, seq_id=1, path=name)
         assert "is no name" in error(answer, 400, "invalid_value")
     for path in (f"tinker://../weights/{name}", f"tinker://{trained.model}/weights/{name}", name):
-        answer = trained.post("load_weights", model_id=trained.model, seq_id=1, path=path, optimizer=True)
+        answer = trained.post(
+            "load_weights", model_id=trained.model, seq_id=1, path=path, optimizer=True
+        )
         assert answer.status_code == 400
     assert sorted(workdir.rglob("*")) == before
 
@@ -252,10 +261,15 @@ def test_missing_weights_and_other_kinds_are_named(trained):
 )
 def test_wrong_sampling_requests_are_refused_by_name(client, base, changes, found):
     answer = client.post(
-        "create_sampling_session", session_id=client.session, sampling_session_seq_id=0, base_model=base
+        "create_sampling_session",
+        session_id=client.session,
+        sampling_session_seq_id=0,
+        base_model=base,
     )
     body = {"sampling_params": {}, "prompt": {"chunks": [{"tokens": [1, 2]}]}, **changes}
-    answer = client.post("asample", sampling_session_id=answer.json()["sampling_session_id"], seq_id=1, **body)
+    answer = client.post(
+        "asample", sampling_session_id=answer.json()["sampling_session_id"], seq_id=1, **body
+    )
     assert answer.status_code == 400
     assert found in answer.json()["error"]["message"]
 

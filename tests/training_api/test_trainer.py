@@ -31,7 +31,9 @@ def make_trainer(policy, base):
     trainer = Trainer(policy, base, adapters, seed=0, context=100, micro_tokens=64)
     # B is 0 in new adapters, which would hide the gradient of A
     trainer.state = trainer.state.replace(
-        params=jax.tree.map(lambda x: x + 0.01 * jnp.sin(jnp.arange(x.size)).reshape(x.shape), trainer.state.params)
+        params=jax.tree.map(
+            lambda x: x + 0.01 * jnp.sin(jnp.arange(x.size)).reshape(x.shape), trainer.state.params
+        )
     )
     return trainer
 
@@ -145,7 +147,9 @@ def test_steps_are_those_of_adamw_with_the_options_of_each_call(parts):
         trainer.forward_backward(data(20), "cross_entropy", {})
         gradient = jax.tree.map(np.asarray, trainer.gradient)
         norm = np.sqrt(sum(np.sum(g**2) for g in jax.tree.leaves(gradient)))
-        metrics = trainer.step(options(learning_rate=rate, weight_decay=decay, grad_clip_norm=limit))
+        metrics = trainer.step(
+            options(learning_rate=rate, weight_decay=decay, grad_clip_norm=limit)
+        )
         assert metrics["grad_norm:mean"] == pytest.approx(norm, rel=1e-4)
         if limit:
             assert norm > limit
@@ -186,7 +190,12 @@ def test_a_gradient_that_is_not_finite_changes_nothing(trainer):
         ("ppo", {"clip_low_threshold": 1.5}, {}, "0 < clip_low_threshold <= 1"),
         ("ppo", {"clip_low_threshold": "x"}, {}, "give a finite number"),
         ("ppo", {}, {}, "datum 0 lacks logprobs"),
-        ("cross_entropy", {}, {"mask": np.ones(9)}, "the input 'mask', which loss_fn cross_entropy"),
+        (
+            "cross_entropy",
+            {},
+            {"mask": np.ones(9)},
+            "the input 'mask', which loss_fn cross_entropy",
+        ),
         ("cross_entropy", {}, {"weights": np.full(9, np.nan)}, "weights is not finite"),
         ("cross_entropy", {}, {"target_tokens": np.full(9, 10**6)}, "ids outside 0 to"),
         ("cross_entropy", {}, {"target_tokens": np.full(9, 0.5)}, "send token ids as int64"),
