@@ -142,7 +142,7 @@ def complete_if_failed(future: "Future[Result]", work: Callable[[], None]) -> bo
 class Ordered:
     """Calls of one model, which reach the worker in the order of their numbers 1, 2, 3.
 
-    A call that comes early waits for those before it, at most `GAP_S`.
+    A call that arrives early waits for those before it, at most `GAP_S`.
     """
 
     def __init__(self, worker: Worker, name: str) -> None:
@@ -174,7 +174,7 @@ class Ordered:
                 self._next += 1
 
     def expire(self) -> None:
-        """Fails the calls that have waited too long; the calls after them may come as before."""
+        """Fails the calls that have waited too long; later calls are accepted as before."""
         with self._lock:
             now = time.monotonic()
             late = [number for number, job in self._held.items() if job.deadline < now]

@@ -88,7 +88,7 @@ class SavedModels:
         self._directory, self._base, self._base_name = directory, base, base_name
 
     def clean(self) -> None:
-        """Deletes what an interrupted save has left."""
+        """Deletes the temporary folders of interrupted saves."""
         for left in self._directory.glob(f"*/*/{_TEMPORARY}*"):
             shutil.rmtree(left, ignore_errors=True)
 

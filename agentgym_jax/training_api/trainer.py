@@ -109,7 +109,7 @@ class Trainer:
         return train_state.abstract_state(self.adapters, _ADAM, self._layout)
 
     def replace_state(self, state: TrainState, *, keep_optimizer: bool) -> None:
-        """Takes over a saved state and drops the gradient; without its optimiser, Adam starts anew."""
+        """Takes over a saved state and drops the gradient; without its optimiser, Adam starts again."""
         if not keep_optimizer:
             state = train_state.create(self.adapters, _ADAM, state.params, self._layout)
         self.state, self._gradient, self.num_pending = state, None, 0

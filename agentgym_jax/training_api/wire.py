@@ -315,7 +315,7 @@ def sample_response(
 
     Args:
       answers: Sampled tokens, their log-probabilities, and True if a stop ended them.
-      prompt: Log-probabilities of the prompt, NaN where there is none; None if not wanted.
+      prompt: Log-probabilities of the prompt, NaN for missing ones; None if not requested.
     """
     message = messages.SampleResponse()
     for tokens, logprobs, is_stopped in answers:

@@ -22,6 +22,7 @@ def error(answer, status, code):
     return body["message"]
 
 
+@pytest.mark.slow
 def test_a_model_learns_a_sentence(trained):
     sums = []
     for _ in range(4):
@@ -32,6 +33,7 @@ def test_a_model_learns_a_sentence(trained):
     assert sums == sorted(sums, reverse=True)
 
 
+@pytest.mark.slow
 def test_sampled_log_probabilities_are_those_of_forward(trained):
     trained.forward_backward([sentence(TOKENS)])
     trained.step()
@@ -53,6 +55,7 @@ def test_sampled_log_probabilities_are_those_of_forward(trained):
     assert [answer.tokens for answer in repeated.sequences] == answers
 
 
+@pytest.mark.slow
 def test_a_sampling_session_keeps_its_weights(trained):
     def draw(session, number):
         result = trained.sample(session, TOKENS[:5], number, temperature=0.0, max_tokens=4)
@@ -66,6 +69,7 @@ def test_a_sampling_session_keeps_its_weights(trained):
     assert draw(first, 1) == before
 
 
+@pytest.mark.slow
 def test_a_stop_ends_an_answer_and_is_part_of_it(trained):
     session = trained.sampler()
     whole = trained.sample(session, TOKENS, 0, temperature=0.0, max_tokens=5).sequences[0]
@@ -78,6 +82,7 @@ def test_a_stop_ends_an_answer_and_is_part_of_it(trained):
     assert whole.stop_reason == messages.LENGTH
 
 
+@pytest.mark.slow
 def test_a_loaded_model_continues_bit_for_bit(trained, base):
     trained.forward_backward([sentence(TOKENS)])
     trained.step()
@@ -106,6 +111,7 @@ def test_a_loaded_model_continues_bit_for_bit(trained, base):
     assert continue_() == wanted
 
 
+@pytest.mark.slow
 def test_named_weights_for_sampling_are_those_of_the_model(trained, workdir):
     trained.forward_backward([sentence(TOKENS)])
     trained.step()
@@ -135,6 +141,7 @@ def test_calls_that_arrive_early_wait_for_those_before_them(trained):
     assert "metrics" in trained.step()
 
 
+@pytest.mark.slow
 def test_a_repeated_call_runs_once(trained):
     trained.number = 1
     body = trained.request([sentence(TOKENS)])
@@ -222,6 +229,7 @@ def test_names_that_leave_the_folder_are_refused(trained, workdir, name):
     assert sorted(workdir.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_saved_names_are_not_overwritten_unless_asked(trained):
     trained.call("save_weights", path="once")
     assert "choose another name" in trained.call("save_weights", path="once")["error"]

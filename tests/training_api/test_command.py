@@ -94,14 +94,14 @@ def test_the_sdk_trains_samples_saves_and_loads(base, url):
         sums = [call.result().metrics["loss:sum"] for call in calls]
         assert sums == sorted(sums, reverse=True)
         scored = model.forward([datum], "cross_entropy").result().loss_fn_outputs[0]["logprobs"]
-        sampler = model.save_weights_and_get_sampling_client()
+        sampler = model.save_weights_and_get_sampling_client().result()
         read = sampler.compute_logprobs(types.ModelInput.from_ints(TOKENS)).result()
         assert read[0] is None
         np.testing.assert_allclose(read[1:], scored.data, atol=2e-4)
         answer = sampler.sample(prompt, 2, types.SamplingParams(max_tokens=4, seed=1)).result()
         assert [len(s.tokens) for s in answer.sequences] == [4, 4]
         path = model.save_state("sdk", overwrite=True).result().path
-        again = sdk.create_training_client_from_state_with_optimizer(path)
+        again = sdk.create_training_client_from_state_with_optimizer(path).result()
         assert again.forward([datum], "cross_entropy").result().metrics["loss:sum"] < sums[-1]
         with pytest.raises(tinker.TinkerError, match="call forward_backward first"):
             again.optim_step(types.AdamParams()).result()

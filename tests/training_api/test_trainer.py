@@ -90,6 +90,7 @@ def assert_close(found, wanted):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5), found, wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cross_entropy", *FORMULAS])
 def test_the_gradient_and_the_loss_are_those_of_the_formula(parts, trainer, name):
     is_rl = name != "cross_entropy"
@@ -108,7 +109,7 @@ def test_the_gradient_and_the_loss_are_those_of_the_formula(parts, trainer, name
 
     trainer.replace_state(trainer.state, keep_optimizer=True)  # drops the gradient
     result = trainer.forward_backward(batch, name, options)
-    wanted, gradient = jax.value_and_grad(loss)(trainer.state.params)
+    wanted, gradient = jax.jit(jax.value_and_grad(loss))(trainer.state.params)
     assert_close(result.metrics["loss:sum"], wanted)
     assert_close(trainer.gradient, gradient)
     for logprobs, datum in zip(result.logprobs, batch, strict=True):
@@ -139,6 +140,7 @@ def options(**changes):
     return AdamOptions(**fields | {"grad_clip_norm": 0.0} | changes)
 
 
+@pytest.mark.slow
 def test_steps_are_those_of_adamw_with_the_options_of_each_call(parts):
     trainer = make_trainer(*parts)
     params = jax.tree.map(np.asarray, trainer.state.params)
