@@ -12,7 +12,6 @@ if __name__ == "__main__":  # before JAX is imported
 
     interrupts.install()
 
-import pathlib
 import signal
 import sys
 import threading
@@ -54,7 +53,7 @@ def main(argv: list[str]) -> int:
         backend = LocalBackend(
             load_model(_MODEL.value, dtype=_DTYPE.value, tensor=_TENSOR.value),
             _NAME.value or _MODEL.value,
-            pathlib.Path(_WORKDIR.value).expanduser().absolute(),
+            _WORKDIR.value,
             rows=_ROWS.value,
             context=_CONTEXT.value,
             micro_tokens=_MICRO.value,

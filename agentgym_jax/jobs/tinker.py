@@ -6,7 +6,9 @@ from typing import Any
 
 import jax
 
+from agentgym_jax import bucket
 from agentgym_jax.jobs.config.model import Model
+from agentgym_jax.jobs.config.sections import ConfigError
 from agentgym_jax.jobs.device_errors import device_errors
 from agentgym_jax.jobs.serving import make_empty_sampler
 from agentgym_jax.learner.stored_weights import fingerprint, make_adapters
@@ -31,7 +33,7 @@ class LocalBackend:
         self,
         model: Model,
         name: str,
-        workdir: pathlib.Path,
+        workdir: str,
         *,
         rows: int,
         context: int,
@@ -46,16 +48,25 @@ class LocalBackend:
           rows: Maximum number of answers that are sampled together.
           context: Maximum number of tokens of a datum, and of a prompt with its answer.
           micro_tokens: Number of positions of a micro-batch.
+
+        Raises:
+          ConfigError: The model has no adapters, or the folder is in a bucket.
+          RunFolderError: Another server uses the folder, or it cannot be written.
         """
         assert model.source is not None, "load_model gives every model a source"
+        if model.policy.config.hybrid is not None:
+            raise ConfigError(f"{name} is a Qwen3.5, which has no adapters: serve another model")
+        if bucket.is_url(workdir):
+            raise ConfigError(f"--workdir={workdir} is in a bucket: give a local folder")
         self.name = name
         self._model, self._context, self._micro_tokens = model, context, micro_tokens
         with device_errors({"rows": rows, "context": context}):
             self._base = model.policy.cast_params(model.initial_params())
             sampler = make_empty_sampler(model, rows=rows, context=context)
         self.sampler = SharedSampler(sampler, model.tokenizer.decode)
-        self.saved = SavedModels(workdir, fingerprint(model.source), name)
-        self.saved.clean()
+        facts = fingerprint(model.source)
+        self.saved = SavedModels(pathlib.Path(workdir).expanduser().absolute(), facts, name)
+        self.saved.start()
 
     def make_trainer(
         self, *, rank: int, alpha: float, targets: tuple[str, ...], seed: int

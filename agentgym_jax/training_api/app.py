@@ -253,6 +253,7 @@ class _Served:
             return JSONResponse(
                 {"type": "try_again", "request_id": body.request_id, "queue_state": "active"}
             )
+        self._service.results.mark_fetched(body.request_id)
         try:
             result = future.result()
         except RequestError as error:

@@ -18,18 +18,21 @@ Future = concurrent.futures.Future
 
 GAP_S = 60.0  # time that a call waits for those before it, in seconds
 _MAX_HELD = 1024  # calls that wait for an earlier one, and for the thread
-_MAX_KEPT = 8192  # results
+_MAX_CALLS = 8192  # calls without a result, or whose result nobody has fetched
+_MAX_FETCHED = 256  # results that are kept after they were fetched, for an answer that got lost
 _STOPPED = "the server stops"
 
 
 class Results:
     """Futures by name; a repeated call gets the future of the first one.
 
-    When there are more than `_MAX_KEPT`, the oldest finished ones are forgotten.
+    Fetched results are forgotten, except for the newest ones, and so are the oldest results of all if
+    nobody fetches them.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._fetched: collections.OrderedDict[str, None] = collections.OrderedDict()
         self._futures: collections.OrderedDict[str, tuple[bytes, Future[Result]]] = (
             collections.OrderedDict()
         )
@@ -51,15 +54,22 @@ class Results:
                         "out_of_order",
                     )
                 return future, False
-            if len(self._futures) >= _MAX_KEPT:
+            if len(self._futures) >= _MAX_CALLS:
                 done = next((n for n, (_, f) in self._futures.items() if f.done()), None)
                 if done is None:
-                    raise OverloadedError(f"{_MAX_KEPT} calls wait already; try again later")
+                    raise OverloadedError(f"{_MAX_CALLS} calls wait already; try again later")
                 del self._futures[done]
             future = Future()
             future.set_running_or_notify_cancel()  # only the server may complete it
             self._futures[name] = digest, future
             return future, True
+
+    def mark_fetched(self, name: str) -> None:
+        """Records that a result was passed to its client."""
+        with self._lock:
+            self._fetched[name] = None
+            while len(self._fetched) > _MAX_FETCHED:
+                self._futures.pop(self._fetched.popitem(last=False)[0], None)
 
     def forget(self, name: str) -> None:
         """Forgets a call that could not be accepted, so that it may be repeated."""

@@ -7,11 +7,12 @@ temporary name and then renamed, so they are complete or absent.
 
 import contextlib
 import dataclasses
+import fcntl
 import pathlib
 import re
 import shutil
 from collections.abc import Callable
-from typing import Any
+from typing import IO, Any
 
 from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
 from agentgym_jax.learner.train_state import TrainState
@@ -78,7 +79,7 @@ class SavedModels:
     """Saved models below one folder."""
 
     def __init__(self, directory: pathlib.Path, base: dict[str, Any], base_name: str):
-        """Opens a folder, which is created by the first save.
+        """Describes a folder, which `start` creates.
 
         Args:
           directory: The folder.
@@ -86,9 +87,25 @@ class SavedModels:
           base_name: Path or hub id of the frozen weights, for PEFT's format.
         """
         self._directory, self._base, self._base_name = directory, base, base_name
+        self._lock: IO[str] | None = None
 
-    def clean(self) -> None:
-        """Deletes the temporary folders of interrupted saves."""
+    def start(self) -> None:
+        """Locks the folder for this process, and deletes the temporary folders of interrupted saves.
+
+        Raises:
+          RunFolderError: Another server uses the folder, or it cannot be written.
+        """
+        with disk_errors(self._directory):
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._lock = open(self._directory / ".lock", "a", encoding="utf-8")
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._lock.close()
+                raise RunFolderError(
+                    f"{self._directory} is in use by another server: stop it, or choose another "
+                    "--workdir"
+                ) from None
         for left in self._directory.glob(f"*/*/{_TEMPORARY}*"):
             shutil.rmtree(left, ignore_errors=True)
 

@@ -21,7 +21,7 @@ from agentgym_jax.training_api.sampling import SharedSampler
 from agentgym_jax.training_api.saved import SAMPLER_WEIGHTS, WEIGHTS, SavedModels, SavedPath
 from agentgym_jax.training_api.trainer import ALPHA, AdamOptions, Trainer, make_trainer_targets
 
-SESSION_S = 120.0  # a session without a heartbeat for this time has ended, in seconds
+SESSION_S = 60.0  # a session without a heartbeat for this time has ended, in seconds
 _MAX_SESSIONS = 1024
 _MAX_SAMPLERS = 4096  # sampling sessions
 _MAX_SNAPSHOTS = 16  # unnamed weights for sampling that are kept

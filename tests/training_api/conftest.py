@@ -42,7 +42,7 @@ def base(tmp_path_factory):
 def serving(base, workdir, token=""):
     """Serves a base model; yields the address and the service."""
     model = load_model(base, dtype="float32")
-    backend = LocalBackend(model, base, workdir, rows=4, context=CONTEXT, micro_tokens=128)
+    backend = LocalBackend(model, base, str(workdir), rows=4, context=CONTEXT, micro_tokens=128)
     with Service(backend) as service, HttpServer(make_app(service, token=token)) as server:
         yield server.url, service
 

@@ -5,10 +5,11 @@ import re
 import numpy as np
 import pytest
 
+from agentgym_jax.run_folder import RunFolderError
 from agentgym_jax.serving import bodies
 from agentgym_jax.training_api import futures, messages
 from agentgym_jax.training_api import service as service_module
-from agentgym_jax.training_api.saved import SavedPath
+from agentgym_jax.training_api.saved import SavedModels, SavedPath
 from tests.training_api.client import PROTOBUF, Client, sentence
 
 TOKENS = list(range(20, 44))
@@ -244,6 +245,16 @@ def test_a_save_that_fails_leaves_nothing(trained, workdir):
     assert blocked.read_text() == "a file in the way"
     blocked.unlink()
     assert "path" in trained.call("save_weights", path="x")
+
+
+def test_a_folder_has_one_server_and_no_rests_of_interrupted_saves(tmp_path):
+    left = tmp_path / "x_train_0" / "weights" / ".tmp-half"
+    left.mkdir(parents=True)
+    first = SavedModels(tmp_path, {}, "base")
+    first.start()
+    assert not left.exists()
+    with pytest.raises(RunFolderError, match="choose another --workdir"):
+        SavedModels(tmp_path, {}, "base").start()
 
 
 def test_missing_weights_and_other_kinds_are_named(trained):
