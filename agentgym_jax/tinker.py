@@ -12,12 +12,11 @@ if __name__ == "__main__":  # before JAX is imported
 
     interrupts.install()
 
-import signal
 import sys
-import threading
 
 from absl import app, flags
 
+from agentgym_jax import interrupts
 from agentgym_jax.api import USER_ERRORS
 from agentgym_jax.command_setup import prepare
 from agentgym_jax.jobs.serving import load_model
@@ -61,9 +60,7 @@ def main(argv: list[str]) -> int:
     except (*USER_ERRORS, ValueError) as error:
         sys.stderr.write(f"\nagentgym_jax.tinker: {error}\n")
         return 1
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
+    stop = interrupts.StopSignal()
     with Service(backend) as service:
         try:
             server = HttpServer(make_app(service, token=token), _HOST.value, _PORT.value)
@@ -76,8 +73,7 @@ def main(argv: list[str]) -> int:
         with server:
             sys.stdout.write(f"training {backend.name} at {server.url}\n")
             sys.stdout.flush()
-            while not stopped.wait(1.0):
-                service.check()
+            stop.wait(service.check)
     return 0
 
 

@@ -10,6 +10,7 @@ import pytest
 from agentgym_jax.api import USER_ERRORS, ConfigError, load_config
 from agentgym_jax.jobs.run import StopFlag
 from agentgym_jax.telemetry.guards import GuardStop
+from tests.waiting import PATIENCE_S
 
 ROOT = pathlib.Path(__file__).parent.parent
 
@@ -149,3 +150,21 @@ def test_a_second_ctrl_c_in_a_notebook_is_an_exception():
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+def test_a_server_stops_when_signals_interrupt_their_handler():
+    """Sends signals until the process ends, so that some arrive while another is handled."""
+    program = (
+        "from agentgym_jax.interrupts import StopSignal\n"
+        "stop = StopSignal()\n"
+        "print('ready', flush=True)\n"
+        "stop.wait(lambda: None)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    for _ in range(20):
+        process.send_signal(signal.SIGTERM)
+    assert process.wait(PATIENCE_S) in (0, -signal.SIGTERM)  # the last may arrive after its end
+    process.stdout.close()
