@@ -43,7 +43,7 @@ TRAINING = [
 # The servers' requirements are listed once, for this file and envs/setup.py.
 SERVERS = runpy.run_path(str(HERE / "envs/dependencies.py"))
 SCIWORLD, SEARCH, WEB = SERVERS["SCIWORLD"], SERVERS["SEARCH"], SERVERS["WEB"]
-COMMANDS = "train evaluate results export view plan serve sweep replay".split()
+COMMANDS = "train evaluate results export view plan serve tinker sweep replay".split()
 SCRIPTS = [f"agentgym-{name} = agentgym_jax.scripts:{name}" for name in COMMANDS]
 DEV = [
     "pytest>=8.3",

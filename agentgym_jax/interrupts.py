@@ -5,9 +5,12 @@ gives a traceback of the libraries, and in a callback of JAX the exception is lo
 therefore calls `install` before it imports JAX.
 """
 
+import contextlib
 import os
+import queue
 import signal
 import sys
+from collections.abc import Callable
 from types import FrameType
 
 _STATUS = 128 + signal.SIGINT
@@ -31,6 +34,24 @@ def raise_once() -> None:
 
     if _is_installed:
         signal.signal(signal.SIGINT, handle)
+
+
+class StopSignal:
+    """SIGINT and SIGTERM, which ask a server to stop; made in the main thread."""
+
+    def __init__(self) -> None:
+        # A handler may interrupt itself. `threading.Event.set` would then wait for its own lock.
+        self._numbers: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda number, _: self._numbers.put(number))
+
+    def wait(self, check: Callable[[], None], interval_s: float = 1.0) -> None:
+        """Returns at the first signal; until then, calls `check` at the interval, in seconds."""
+        while True:
+            with contextlib.suppress(queue.Empty):
+                self._numbers.get(timeout=interval_s)
+                return
+            check()
 
 
 def handle_second(number: int, frame: FrameType | None) -> None:

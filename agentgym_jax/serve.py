@@ -13,12 +13,11 @@ if __name__ == "__main__":  # before JAX is imported
 
     interrupts.install()
 
-import signal
 import sys
-import threading
 
 from absl import app, flags
 
+from agentgym_jax import interrupts
 from agentgym_jax.api import USER_ERRORS
 from agentgym_jax.command_setup import prepare
 from agentgym_jax.jobs.serving import load_model, make_backend, make_sampler
@@ -73,9 +72,7 @@ def main(argv: list[str]) -> int:
         tool_parser=_TOOLS.value,
         reasoning_parser=_REASONING.value,
     )
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
+    stop = interrupts.StopSignal()
     sampler.warm_up(adjusts=True)
     with backend.engine.running():
         try:
@@ -89,8 +86,7 @@ def main(argv: list[str]) -> int:
         with server:
             sys.stdout.write(f"serving {_MODEL.value} at {server.url}/v1\n")
             sys.stdout.flush()
-            while not stopped.wait(1.0):
-                backend.engine.check()
+            stop.wait(backend.engine.check)
     return 0
 
 

@@ -27,6 +27,7 @@ RUN = [
     f"{JAX}train --config=configs/quickstart.py:smoke --workdir=runs/smoke",
     f"{JAX}view runs/quickstart",
     f"{JAX}export --model=runs/quickstart --out=exported",
+    f"{JAX}export --model=runs/smoke --out=tiny --dtype=float32",
     f"{JAX}evaluate --config=configs/eval/quickstart.py --workdir=runs/eval_quickstart --model=runs/quickstart",
     f"{JAX}evaluate --config=configs/eval/quickstart.py --workdir=runs/eval_random --model=random",
     f"{JAX}results runs/eval_random runs/eval_quickstart --out=runs/results.md",
@@ -45,6 +46,7 @@ SMALLER = [("configs/eval/quickstart.py ", "configs/eval/quickstart.py:smoke ")]
 TESTED = {
     f"{JAX}serve --model=runs/quickstart --port=8000": "tests/serving/test_command.py::test_the_command_serves_a_model_until_it_is_stopped",
     f"{JAX}serve --model=M --port=8000": "tests/serving/test_command.py::test_the_command_serves_a_model_until_it_is_stopped",
+    f"{JAX}tinker --model=tiny --workdir=runs/tinker --dtype=float32 --context=256": "tests/training_api/test_command.py::test_the_command_trains_until_it_is_stopped_and_loads_what_it_saved",
     f"{JAX}train --config=doors.py --workdir=runs/doors": "tests/integration/test_wheel.py::test_a_custom_config_trains_in_a_custom_folder",
     f"{JAX}train --config=configs/paper/textcraft.py:size=7b --workdir=/shared/run --coordinator=10.0.0.1:8476 --num_processes=4 --process_id=0": "tests/processes/test_runs.py::test_processes_play_the_episodes_of_one_process",
     f"{JAX}plan --config=configs/paper/textcraft.py:size=7b --topology=v5p:2x2x4 --config.learner.micro_rows=16": "tests/planning/test_plan.py::test_a_plan_has_every_program_of_the_run",

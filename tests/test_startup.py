@@ -10,6 +10,7 @@ import pytest
 from agentgym_jax.api import USER_ERRORS, ConfigError, load_config
 from agentgym_jax.jobs.run import StopFlag
 from agentgym_jax.telemetry.guards import GuardStop
+from tests.waiting import PATIENCE_S
 
 ROOT = pathlib.Path(__file__).parent.parent
 
@@ -149,3 +150,17 @@ def test_a_second_ctrl_c_in_a_notebook_is_an_exception():
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+def test_a_server_stops_if_a_signal_arrives_at_any_point_of_its_wait():
+    """Sends a signal at each call that the wait makes; a lock of the handler would not be free."""
+    program = (
+        "import signal, sys\n"
+        "from agentgym_jax.interrupts import StopSignal\n"
+        "stop = StopSignal()\n"
+        "sys.setprofile(lambda *_: signal.raise_signal(signal.SIGTERM))\n"
+        "stop.wait(lambda: None)\n"
+        "sys.setprofile(None)\n"
+    )
+    command = [sys.executable, "-c", program]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=PATIENCE_S)

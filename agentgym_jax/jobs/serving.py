@@ -32,10 +32,16 @@ def load_model(name: str, *, dtype: str = "bfloat16", tensor: int = 1) -> Model:
 def make_sampler(model: Model, *, rows: int, context: int, decode_steps: int = 16) -> Sampler:
     """Returns a sampler with the model's weights; rows are rounded up to divide over devices."""
     with device_errors({"rows": rows, "context": context}):
-        return _make_sampler(model, rows, context, decode_steps)
+        sampler = make_empty_sampler(model, rows=rows, context=context, decode_steps=decode_steps)
+        params = model.spread(model.initial_params())
+        if model.decode_layout is not None:
+            params = rewrap(params, model.decode_shardings(model.decode_layout))
+        sampler.set_params(params, version=0)
+        return sampler
 
 
-def _make_sampler(model: Model, rows: int, context: int, decode_steps: int) -> Sampler:
+def make_empty_sampler(model: Model, *, rows: int, context: int, decode_steps: int = 16) -> Sampler:
+    """Returns a sampler without weights; rows are rounded up to divide over devices."""
     layout = model.decode_layout
     buckets = _CPU_BUCKETS if get_platform() == "cpu" else _BUCKETS
     shards = 1 if layout is None else layout.shards("batch")
@@ -48,10 +54,6 @@ def _make_sampler(model: Model, rows: int, context: int, decode_steps: int) -> S
         return_after_finished=1,
         stop_ids=model.renderer.stop_ids,
     )
-    params = model.spread(model.initial_params())
-    if layout is not None:
-        params = rewrap(params, model.decode_shardings(layout))
-    sampler.set_params(params, version=0)
     sampler.follow_load()
     return sampler
 

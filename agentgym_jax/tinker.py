@@ -1,0 +1,81 @@
+r"""Trains and samples a model by the calls of Tinker's API.
+
+  python -m agentgym_jax.tinker --model=HF_DIR --workdir=runs/tinker --port=8010
+  TINKER_API_KEY=tml-local TINKER_BASE_URL=http://127.0.0.1:8010 python recipe.py
+
+The model is a run folder (its latest checkpoint), a Hugging Face directory or hub id. It is frozen;
+clients train low-rank adapters of it. Calls, losses and limits are listed in docs/tinker.md.
+"""
+
+if __name__ == "__main__":  # before JAX is imported
+    from agentgym_jax import interrupts
+
+    interrupts.install()
+
+import sys
+
+from absl import app, flags
+
+from agentgym_jax import interrupts
+from agentgym_jax.api import USER_ERRORS
+from agentgym_jax.command_setup import prepare
+from agentgym_jax.jobs.serving import load_model
+from agentgym_jax.jobs.tinker import LocalBackend
+from agentgym_jax.serving.http_server import HttpServer
+from agentgym_jax.startup import launch
+from agentgym_jax.training_api.app import make_app
+from agentgym_jax.training_api.service import Service
+from agentgym_jax.web_access import read_token
+
+_MODEL = flags.DEFINE_string("model", None, "Run folder, Hugging Face directory or hub id.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of saved weights.")
+_NAME = flags.DEFINE_string("name", "", "Name of the model for clients; empty for --model.")
+_HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen on.")
+_PORT = flags.DEFINE_integer("port", 8010, "Port to listen on; 0 for any free port.", 0, 65535)
+_ROWS = flags.DEFINE_integer("rows", 16, "Maximum number of concurrent answers.", 1)
+_CONTEXT = flags.DEFINE_integer("context", 4096, "Maximum tokens of a sequence.", 16)
+_MICRO = flags.DEFINE_integer("micro_tokens", 4096, "Tokens of a micro-batch.", 64)
+_DTYPE = flags.DEFINE_enum("dtype", "bfloat16", ["bfloat16", "float32"], "Type of the base.")
+_TENSOR = flags.DEFINE_integer("tensor", 1, "Number of devices that share a layer.", 1)
+_TOKEN = flags.DEFINE_string(
+    "token_variable", "", "Environment variable with the API key that requests need (tml-...)."
+)
+
+
+def main(argv: list[str]) -> int:
+    """Serves until SIGINT or SIGTERM; returns the exit status."""
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected argument {argv[1]!r}; flags start with --")
+    prepare()
+    try:
+        token = read_token(_HOST.value, _TOKEN.value)
+        backend = LocalBackend(
+            load_model(_MODEL.value, dtype=_DTYPE.value, tensor=_TENSOR.value),
+            _NAME.value or _MODEL.value,
+            _WORKDIR.value,
+            rows=_ROWS.value,
+            context=_CONTEXT.value,
+            micro_tokens=_MICRO.value,
+        )
+    except (*USER_ERRORS, ValueError) as error:
+        sys.stderr.write(f"\nagentgym_jax.tinker: {error}\n")
+        return 1
+    stop = interrupts.StopSignal()
+    with Service(backend) as service:
+        try:
+            server = HttpServer(make_app(service, token=token), _HOST.value, _PORT.value)
+        except OSError as error:
+            sys.stderr.write(
+                f"\nagentgym_jax.tinker: cannot listen on --host={_HOST.value} --port={_PORT.value} "
+                f"({error}): give another --port, or --port=0 for a free one\n"
+            )
+            return 1
+        with server:
+            sys.stdout.write(f"training {backend.name} at {server.url}\n")
+            sys.stdout.flush()
+            stop.wait(service.check)
+    return 0
+
+
+if __name__ == "__main__":
+    launch(main, "model", "workdir")
