@@ -355,7 +355,7 @@ def test_truncated_weights_are_refused_before_the_run_folder_is_created(weights,
 
 def test_a_model_without_a_tokenizer_is_refused_and_leaves_no_folder(weights, tmp_path):
     text = message("evaluate", evaluated(weights), tmp_path / "run")
-    check_one_line(text, "neither tokenizer.json nor tokenizer.model")
+    check_one_line(text, "model has no tokenizer: none of tokenizer.json")
     assert not (tmp_path / "run").exists()
 
 

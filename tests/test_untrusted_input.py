@@ -27,8 +27,15 @@ SOURCES = sorted(
     [*(ROOT / "agentgym_jax").rglob("*.py"), *(ROOT / "envs").glob("agentgym_*/**/*.py")]
 )
 
-# These modules use pickle, but only on a private pipe between a server and its worker processes.
-PRIVATE_PIPES = {"envs/agentgym_envs/base/worker.py", "envs/agentgym_envs/base/workers.py"}
+ALLOWED = {
+    # only on a private pipe between a server and its worker processes
+    "envs/agentgym_envs/base/worker.py": ["import pickle"],
+    "envs/agentgym_envs/base/workers.py": ["import pickle"],
+    # under a filter of system calls (tests/envs/test_programs.py)
+    "envs/agentgym_envs/searchqa/program_child.py": ["compile()", "exec()"],
+    # `yaml.safe_load` of a file of the package mini-swe-agent
+    "agentgym_jax/programs/mini_swe.py": ["import yaml"],
+}
 LOADERS = {
     "pickle",
     "cPickle",
@@ -111,9 +118,8 @@ def test_the_search_detects_forbidden_calls(source):
 
 def test_no_module_loads_pickles_or_executes_text():
     assert len(SOURCES) > 100
-    found = {str(path.relative_to(ROOT)): faults(path.read_text()) for path in SOURCES}
-    assert {name for name, what in found.items() if what} == PRIVATE_PIPES
-    assert {what for name in PRIVATE_PIPES for what in found[name]} == {"import pickle"}
+    found = {str(path.relative_to(ROOT)): sorted(faults(path.read_text())) for path in SOURCES}
+    assert {name: what for name, what in found.items() if what} == ALLOWED
 
 
 class Bomb:

@@ -181,7 +181,9 @@ def test_a_sandbox_ends_with_a_killed_parent(bubblewrap):
         f"Bubblewrap().run(Command('sleep 1000; : {mark}', (), '/'), b'', Limits(seconds=900))"
     )
     parent = subprocess.Popen([sys.executable, "-c", script])
-    until(lambda: len(processes(mark)) > 2, "the start of the command")
+    # The parent, bubblewrap twice, the launcher, `timeout` and the command. Sandboxes of a parent that
+    # dies earlier end with the time of their command.
+    until(lambda: len(processes(mark)) == 6, "the start of the command")
     parent.kill()
     parent.wait()
     until(lambda: not processes(mark), "the end of all processes of the command")

@@ -6,6 +6,7 @@ import pytest
 from agentgym_jax.jobs.agents import build_agent
 from agentgym_jax.jobs.config.sections import ConfigError
 from agentgym_jax.jobs.config.settings import RolloutSettings
+from agentgym_jax.jobs.environments import Environments
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sharding import DECODE_RULES, Layout, make_mesh
@@ -38,7 +39,15 @@ def _sampler(most_episodes, *, data=1, **changes):
         renderer=SimpleNamespace(stop_ids=(0,)),
         tokenizer=SimpleNamespace(decode=None),
     )
-    environments = SimpleNamespace(pool=None, texts={}, restart_dead_servers=None)
+    environments = Environments(
+        clients={},
+        pool=None,
+        texts={},
+        train_tasks=[],
+        eval_tasks=[],
+        manifests={},
+        restart_dead_servers=lambda: None,
+    )
     rollout = RolloutSettings(**common.base().rollout)
     settings = SimpleNamespace(
         sampler={**SAMPLER, **changes},

@@ -100,6 +100,13 @@ class EnvironmentSpec:
         """Returns the instructions for an agent that reads the tools as text."""
         return with_tools(self.instructions, self.tools)
 
+    def to_json(self) -> dict[str, Any]:
+        """Returns the answer to `GET /spec`, which has tools only if there are some."""
+        fields = dataclasses.asdict(self)
+        if not self.tools:
+            del fields["tools"]
+        return fields
+
 
 MAX_TOOLS = 128
 MAX_TOOL_CHARACTERS = 200_000  # of the JSON of all tools

@@ -91,7 +91,7 @@ def facts(served: ServedEnvironment, compat: bool) -> dict[str, Callable[[], Any
     version = f"{served.spec.version}-compat" if compat else served.spec.version
     return {
         "/": lambda: served.banner,
-        "/spec": lambda: dataclasses.asdict(served.spec) | {"version": version},
+        "/spec": lambda: served.spec.to_json() | {"version": version},
         "/tasks": lambda: list(served.tasks()),
         **{path: functools.partial(served.facts.__getitem__, path) for path in served.facts},
     }
