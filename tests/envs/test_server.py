@@ -1,7 +1,6 @@
 """The HTTP server: routes, answers, errors and limits, tested over HTTP."""
 
 import concurrent.futures
-import dataclasses
 import itertools
 import json
 import socket
@@ -58,7 +57,7 @@ def test_a_whole_episode_is_played_over_http(server):
 
 
 def test_spec_tasks_and_health_describe_the_server(server):
-    assert server.get("/spec").json() == dataclasses.asdict(SPEC)
+    assert server.get("/spec").json() == SPEC.to_json()
     assert [task["data_idx"] for task in server.get("/tasks").json()] == [0, 1, 2]
     before = server.get("/health").json()["sessions"]
     started(server)
