@@ -26,12 +26,19 @@ def alfworld(smoke):
     c.tokenizer.vocab_size = 1024
     c.tokenizer.pretokenizer_pattern = r"[0-9]+|\n|, | "
     c.sampling.max_turn_tokens = 24
+    # An observation lists the available actions, in about 150 tokens.
+    c.sampling.max_tokens = c.sampler.cache_length = 3072
+    c.model.architecture.max_position = 3072
+    c.sampler.rows = 32
+    c.learner.row_length = 3072
+    c.learner.micro_rows = 1
     c.horizon = dict(kind="fixed", turns=3 if smoke else 10)
     c.evaluation.max_turns = 3 if smoke else 15
     show = dict(environment="alfworld", agent="mixed", epsilon=0.3, max_turns=12, seed=0)
     with c.unlocked():
         c.sft.demonstrations = dict(expert=dict(tasks=tasks("train", 20 if smoke else 200), **show))
-    c.sft.row_length = 1024
+    c.sft.row_length = 2048
+    c.sft.rows = c.sft.micro_rows = 4
     return c
 
 
