@@ -44,7 +44,7 @@ TRAINING = [
 SERVERS = runpy.run_path(str(HERE / "envs/dependencies.py"))
 SCIWORLD, SEARCH, WEB = SERVERS["SCIWORLD"], SERVERS["SEARCH"], SERVERS["WEB"]
 COMMANDS = "train evaluate results export view plan serve tinker sweep replay".split()
-SCRIPTS = [f"agentgym-{name} = agentgym_jax.scripts:{name}" for name in COMMANDS]
+SCRIPTS = [f"agentgym-{name} = agentgym_jax.cli.scripts:{name}" for name in COMMANDS]
 DEV = [
     "pytest>=8.3",
     "pytest-timeout>=2.3",

@@ -5,7 +5,8 @@ import functools
 import importlib.util
 import sys
 
-from agentgym_jax import __version__, scripts
+from agentgym_jax import __version__
+from agentgym_jax.cli import scripts
 
 
 def commands() -> dict[str, str]:

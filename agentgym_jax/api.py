@@ -8,25 +8,25 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym_jax import process_setup
+from agentgym_jax.cli import process_setup
 from agentgym_jax.client.embedded import ServerFailed
 from agentgym_jax.client.errors import EnvError
-from agentgym_jax.config_files import Config, load_config, resolve
-from agentgym_jax.evaluation.agents import AgentError
+from agentgym_jax.config.config_files import Config, load_config, resolve
+from agentgym_jax.config.sections import ConfigError
 from agentgym_jax.evaluation.compare import Result, compare
-from agentgym_jax.jobs.config.sections import ConfigError
+from agentgym_jax.evaluation.text_agents import AgentError
 from agentgym_jax.jobs.device_errors import DeviceError
-from agentgym_jax.jobs.evaluate import run_evaluation
+from agentgym_jax.jobs.evaluation_job import run_evaluation
 from agentgym_jax.jobs.run import StopRequested
 from agentgym_jax.jobs.serving import load_model, make_backend, make_sampler, warm_up
-from agentgym_jax.jobs.train import run_job
 from agentgym_jax.learner.checkpoint import CheckpointError
-from agentgym_jax.loaded_run import LoadedRun, load_run
-from agentgym_jax.processes import ProcessesError
-from agentgym_jax.rollout.failures import ContextTooSmallError
-from agentgym_jax.run_folder import RunFolder, RunFolderError, flatten
-from agentgym_jax.serving.policy import LoadedPolicy
+from agentgym_jax.mesh.processes import ProcessesError
+from agentgym_jax.rollout.retries import ContextTooSmallError
+from agentgym_jax.runs.run_folder import RunFolder, RunFolderError, flatten
+from agentgym_jax.serving.local_chat import LoadedPolicy
 from agentgym_jax.telemetry.guards import GuardStop
+from agentgym_jax.training.job_kinds import run_job
+from agentgym_jax.viewer.loaded_run import LoadedRun, load_run
 
 __all__ = [
     "USER_ERRORS",

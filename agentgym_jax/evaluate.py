@@ -20,7 +20,7 @@ if __name__ == "agentgym_jax.evaluate":  # the package attribute `evaluate` is t
     )
 
 if __name__ == "__main__":  # before JAX is imported
-    from agentgym_jax import interrupts
+    from agentgym_jax.runs import interrupts
 
     interrupts.install()
 
@@ -31,10 +31,10 @@ from ml_collections import config_flags
 
 from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.api import USER_ERRORS, Result, StopRequested, evaluate
-from agentgym_jax.command_setup import prepare
-from agentgym_jax.evaluation import report
-from agentgym_jax.startup import launch
-from agentgym_jax.telemetry import redact
+from agentgym_jax.cli.command_setup import prepare
+from agentgym_jax.cli.startup import launch
+from agentgym_jax.evaluation import score_report
+from agentgym_jax.runs import redact
 from agentgym_jax.telemetry.console import open_console
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -83,8 +83,8 @@ def print_scores(result: Result) -> None:
     console = open_console()
     for part in (result, result.greedy):
         if part is not None:
-            console.print(report.score_table(part.document))
-            for sentence in report.score_notes(part.document):
+            console.print(score_report.score_table(part.document))
+            for sentence in score_report.score_notes(part.document):
                 console.print(sentence, highlight=False, soft_wrap=True)
 
 

@@ -11,7 +11,7 @@ describes the formats of traces: `atif` (Harbor) and `training_trace` (OpenEnv).
 """
 
 if __name__ == "__main__":  # before JAX is imported
-    from agentgym_jax import interrupts
+    from agentgym_jax.runs import interrupts
 
     interrupts.install()
 
@@ -22,13 +22,13 @@ from collections.abc import Sequence
 
 from absl import app, flags, logging
 
-from agentgym_jax.command_setup import prepare
+from agentgym_jax.cli.command_setup import prepare
+from agentgym_jax.cli.startup import launch
 from agentgym_jax.learner import stored_weights
 from agentgym_jax.learner.checkpoint import CheckpointError
 from agentgym_jax.models import peft_files, sources
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import check_target, copy_tokenizer, save_hf
-from agentgym_jax.startup import launch
 from agentgym_jax.traces.files import FORMATS, export_traces
 
 DTYPES = ("bfloat16", "float32")

@@ -8,7 +8,7 @@ Needs the extra [plan] for TPUs and [cuda] for GPUs, but no such device.
 """
 
 if __name__ == "__main__":  # before JAX is imported
-    from agentgym_jax import interrupts
+    from agentgym_jax.runs import interrupts
 
     interrupts.install()
 
@@ -22,12 +22,12 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from agentgym_jax.algorithms import ALGORITHMS
-from agentgym_jax.jobs.config.sections import ConfigError, plain
-from agentgym_jax.jobs.rl.config import RLSettings, parse
-from agentgym_jax.planning.report import Plan, format_plan, make_plan
+from agentgym_jax.cli.startup import launch
+from agentgym_jax.config.sections import ConfigError, plain
+from agentgym_jax.planning.plan_report import Plan, format_plan, make_plan
 from agentgym_jax.planning.search import search_plan
 from agentgym_jax.planning.topology import PlanError, Topology, parse_topology
-from agentgym_jax.startup import launch
+from agentgym_jax.rl.rl_config import RLSettings, parse
 
 _CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Config file of an RL job, with its options after a colon."

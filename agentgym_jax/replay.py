@@ -12,7 +12,7 @@ estimates the counterfactual credit of every action (docs/replay.md).
 """
 
 if __name__ == "__main__":  # before JAX is imported
-    from agentgym_jax import interrupts
+    from agentgym_jax.runs import interrupts
 
     interrupts.install()
 
@@ -24,23 +24,23 @@ from collections.abc import Sequence
 from absl import app, flags
 
 from agentgym_jax.api import USER_ERRORS
-from agentgym_jax.command_setup import prepare
-from agentgym_jax.jobs.replay.collect import (
+from agentgym_jax.cli.command_setup import prepare
+from agentgym_jax.cli.startup import launch
+from agentgym_jax.episodes.trajectory import Outcome
+from agentgym_jax.jobs.run import StopFlag
+from agentgym_jax.replays.continuations import (
     Replay,
     ReplayOptions,
     open_run_folder,
     replay,
     target_of,
 )
-from agentgym_jax.jobs.replay.credit import credit_table
-from agentgym_jax.jobs.replay.episodes import ReplayError
-from agentgym_jax.jobs.run import StopFlag
+from agentgym_jax.replays.credit import credit_table
+from agentgym_jax.replays.recorded_episodes import ReplayError
 from agentgym_jax.rollout.continuation import RecordDiffersError
-from agentgym_jax.run_folder import disk_errors, write_atomic
-from agentgym_jax.startup import launch
-from agentgym_jax.telemetry import redact
+from agentgym_jax.runs import redact
+from agentgym_jax.runs.run_folder import disk_errors, write_atomic
 from agentgym_jax.telemetry.console import RunConsole, open_console
-from agentgym_jax.trajectory import Outcome
 
 _EPISODE = flags.DEFINE_string("episode", None, "Recorded episode, such as step_000012/3.")
 _TURN = flags.DEFINE_integer(

@@ -9,7 +9,7 @@ difference.
 """
 
 if __name__ == "__main__":  # before JAX is imported
-    from agentgym_jax import interrupts
+    from agentgym_jax.runs import interrupts
 
     interrupts.install()
 
@@ -19,10 +19,10 @@ import sys
 from absl import app, flags
 from rich.markdown import Markdown
 
-from agentgym_jax import bucket
-from agentgym_jax.evaluation import compare, plots, report
-from agentgym_jax.run_folder import RunFolderError, write_atomic
-from agentgym_jax.startup import launch
+from agentgym_jax.cli.startup import launch
+from agentgym_jax.evaluation import compare, score_plots, score_report
+from agentgym_jax.runs import bucket
+from agentgym_jax.runs.run_folder import RunFolderError, write_atomic
 from agentgym_jax.telemetry.console import open_console
 
 _OUT = flags.DEFINE_string("out", "results.md", "The page; figures go to a folder next to it.")
@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
         copies = [bucket.local_copy(path, with_trajectories=False) for path in paths]
         paths = [str(copy) for copy in copies]
         write(paths, out, _BASELINE.value, with_plots=_PLOTS.value)
-        overview = report.leaderboard(compare.load(paths))
+        overview = score_report.leaderboard(compare.load(paths))
     except (ValueError, OSError, RunFolderError) as error:
         sys.stderr.write(f"\nagentgym_jax.results: {error}\n")
         return 1
@@ -69,8 +69,10 @@ def write(paths: list[str], out: pathlib.Path, baseline: int, *, with_plots: boo
         comparisons = [compare.compare(first, r) for r in others]
     out = out.absolute()
     out.parent.mkdir(parents=True, exist_ok=True)
-    figures = plots.write_plots(results, out.with_name(f"{out.stem}_plots")) if with_plots else []
-    text = report.results_page(results, comparisons, figures, out.parent)
+    figures = (
+        score_plots.write_plots(results, out.with_name(f"{out.stem}_plots")) if with_plots else []
+    )
+    text = score_report.results_page(results, comparisons, figures, out.parent)
     write_atomic(out, text)
     return text
 

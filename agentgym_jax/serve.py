@@ -9,7 +9,7 @@ fields are listed in docs/serving.md.
 """
 
 if __name__ == "__main__":  # before JAX is imported
-    from agentgym_jax import interrupts
+    from agentgym_jax.runs import interrupts
 
     interrupts.install()
 
@@ -17,15 +17,15 @@ import sys
 
 from absl import app, flags
 
-from agentgym_jax import interrupts
 from agentgym_jax.api import USER_ERRORS
-from agentgym_jax.command_setup import prepare
+from agentgym_jax.checks.web_access import read_token
+from agentgym_jax.cli.command_setup import prepare
+from agentgym_jax.cli.startup import launch
 from agentgym_jax.jobs.serving import load_model, make_backend, make_sampler
+from agentgym_jax.runs import interrupts
 from agentgym_jax.serving.app import make_app
 from agentgym_jax.serving.http_server import HttpServer
-from agentgym_jax.startup import launch
 from agentgym_jax.text.tool_chat import REASONING_PARSERS, TOOL_PARSERS
-from agentgym_jax.web_access import read_token
 
 _MODEL = flags.DEFINE_string("model", None, "Run folder, Hugging Face directory or hub id.")
 _HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen on.")

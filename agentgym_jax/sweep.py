@@ -7,7 +7,7 @@ A second call with the same workdir resumes the sweep: finished runs are kept, t
 """
 
 if __name__ == "__main__":  # before JAX is imported
-    from agentgym_jax import interrupts
+    from agentgym_jax.runs import interrupts
 
     interrupts.install()
 
@@ -18,15 +18,15 @@ from absl import app, flags
 
 from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.api import USER_ERRORS
-from agentgym_jax.command_setup import prepare
+from agentgym_jax.cli.command_setup import prepare
+from agentgym_jax.cli.startup import launch
 from agentgym_jax.jobs.run import StopFlag
-from agentgym_jax.startup import launch
+from agentgym_jax.runs import redact
 from agentgym_jax.sweeps.configs import check_runs, load_sweep
 from agentgym_jax.sweeps.folder import Record, SweepFolder, make_record
 from agentgym_jax.sweeps.launch import LAUNCHERS
-from agentgym_jax.sweeps.report import write_report
-from agentgym_jax.sweeps.run import check_parallel, failure_lines, run_all
-from agentgym_jax.telemetry import redact
+from agentgym_jax.sweeps.sweep_report import write_report
+from agentgym_jax.sweeps.sweep_runs import check_parallel, failure_lines, run_all
 
 _CONFIG = flags.DEFINE_string("config", None, "Sweep file, with options as FILE:OPTIONS.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the sweep; created, or resumed.")

@@ -8,7 +8,7 @@ clients train low-rank adapters of it. Calls, losses and limits are listed in do
 """
 
 if __name__ == "__main__":  # before JAX is imported
-    from agentgym_jax import interrupts
+    from agentgym_jax.runs import interrupts
 
     interrupts.install()
 
@@ -16,16 +16,16 @@ import sys
 
 from absl import app, flags
 
-from agentgym_jax import interrupts
 from agentgym_jax.api import USER_ERRORS
-from agentgym_jax.command_setup import prepare
+from agentgym_jax.checks.web_access import read_token
+from agentgym_jax.cli.command_setup import prepare
+from agentgym_jax.cli.startup import launch
 from agentgym_jax.jobs.serving import load_model
-from agentgym_jax.jobs.tinker import LocalBackend
+from agentgym_jax.jobs.training_server import LocalBackend
+from agentgym_jax.runs import interrupts
 from agentgym_jax.serving.http_server import HttpServer
-from agentgym_jax.startup import launch
-from agentgym_jax.training_api.app import make_app
-from agentgym_jax.training_api.service import Service
-from agentgym_jax.web_access import read_token
+from agentgym_jax.training_api.training_app import make_app
+from agentgym_jax.training_api.training_service import Service
 
 _MODEL = flags.DEFINE_string("model", None, "Run folder, Hugging Face directory or hub id.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of saved weights.")

@@ -19,7 +19,7 @@ if __name__ == "agentgym_jax.train":  # the package attribute `train` is the fun
     )
 
 if __name__ == "__main__":  # before JAX is imported
-    from agentgym_jax import interrupts
+    from agentgym_jax.runs import interrupts
 
     interrupts.install()
 
@@ -28,13 +28,13 @@ import sys
 from absl import app, flags
 from ml_collections import config_flags
 
-from agentgym_jax import cluster, processes
 from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.api import USER_ERRORS, StopRequested, train
-from agentgym_jax.command_setup import prepare
-from agentgym_jax.startup import launch
-from agentgym_jax.telemetry import redact
-from agentgym_jax.telemetry.summary import resume_command
+from agentgym_jax.cli.command_setup import prepare
+from agentgym_jax.cli.startup import launch
+from agentgym_jax.mesh import cluster, processes
+from agentgym_jax.runs import redact
+from agentgym_jax.telemetry.last_lines import resume_command
 
 _CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Config file, with its options after a colon.", lock_config=True

@@ -8,7 +8,7 @@ The run is a run folder or, without --serve, its URL in a bucket. docs/viewer.md
 """
 
 if __name__ == "__main__":  # before JAX is imported
-    from agentgym_jax import interrupts
+    from agentgym_jax.runs import interrupts
 
     interrupts.install()
 
@@ -19,15 +19,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from absl import app, flags, logging
 
-from agentgym_jax import bucket
+from agentgym_jax.checks.web_access import read_token
+from agentgym_jax.cli.startup import launch
 from agentgym_jax.client.in_process import in_process_servers
 from agentgym_jax.client.transport import Transport
-from agentgym_jax.run_folder import RunFolder, RunFolderError
-from agentgym_jax.startup import launch
+from agentgym_jax.runs import bucket
+from agentgym_jax.runs.run_folder import RunFolder, RunFolderError
 from agentgym_jax.viewer.live import LiveRun, LiveServer
 from agentgym_jax.viewer.report import checked_folder, write_comparison, write_report
 from agentgym_jax.viewer.worlds import REPLAYED, WITH_BROWSER
-from agentgym_jax.web_access import read_token
 
 _OUT = flags.DEFINE_string(
     "out",

@@ -8,7 +8,7 @@ import inspect
 
 import ml_collections
 
-from agentgym_jax.jobs.config.sections import ConfigError
+from agentgym_jax.config.sections import ConfigError
 
 TOKEN_MEAN = dict(mode="token_mean")
 

@@ -7,12 +7,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from agentgym_jax import batch as batching
-from agentgym_jax.algorithms.episodes import Episodes
+from agentgym_jax.algorithms.episode_sums import Episodes
 from agentgym_jax.algorithms.losses import PolicyTokens
+from agentgym_jax.episodes import batch as batching
+from agentgym_jax.episodes.trajectory import Outcome, TokenSource, Trajectory, Turn
 from agentgym_jax.evaluation.scores import EpisodeScore
 from agentgym_jax.models.config import DecoderConfig, RopeScaling
-from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory, Turn
 
 _DECODER = dict(
     vocab_size=101,

@@ -10,29 +10,29 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from agentgym_jax import limits
 from agentgym_jax.algorithms import ALGORITHMS, losses
 from agentgym_jax.algorithms.horizon import SCHEDULES
+from agentgym_jax.checks import limits
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.pool import EnvPool
+from agentgym_jax.config import settings
+from agentgym_jax.config.environment_sections import EnvironmentSettings, TransportSettings
+from agentgym_jax.config.model import LoraSettings, ModelSettings, TokenizerSettings
 from agentgym_jax.data.demonstrations import record
 from agentgym_jax.data.preferences import pair_up
 from agentgym_jax.data.tasks import SELECTIONS
-from agentgym_jax.evaluation.agents import EndpointSettings
-from agentgym_jax.jobs.agentevol import AgentEvolSettings
-from agentgym_jax.jobs.config import settings
-from agentgym_jax.jobs.config.environments import EnvironmentSettings, TransportSettings
-from agentgym_jax.jobs.config.model import LoraSettings, ModelSettings, TokenizerSettings
-from agentgym_jax.jobs.dpo import DpoSettings
-from agentgym_jax.jobs.rl.algorithm import CRITICS, AlgorithmSettings
+from agentgym_jax.evaluation.text_agents import EndpointSettings
 from agentgym_jax.learner.curriculum import CURRICULA
 from agentgym_jax.learner.importance import CORRECTIONS
 from agentgym_jax.learner.marks import MARKS
 from agentgym_jax.learner.optimizer import make_optimizer
+from agentgym_jax.mesh.sharding import make_layouts
 from agentgym_jax.models.config import DecoderConfig
+from agentgym_jax.rl.algorithm import CRITICS, AlgorithmSettings
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
-from agentgym_jax.sharding import make_layouts
+from agentgym_jax.supervised.agentevol import AgentEvolSettings
+from agentgym_jax.supervised.dpo import DpoSettings
 from agentgym_jax.telemetry.guards import GuardSettings
 
 # Maps each section to the function that receives it, and to the arguments that are not config keys.

@@ -16,14 +16,14 @@ from agentgym_jax import (
     ConfigError,
     api,
     compare,
-    config_files,
     evaluate,
     load_config,
     load_policy,
     load_run,
     train,
 )
-from agentgym_jax.trajectory import Outcome
+from agentgym_jax.config import config_files
+from agentgym_jax.episodes.trajectory import Outcome
 from configs import quickstart
 
 ROOT = pathlib.Path(__file__).parents[1]

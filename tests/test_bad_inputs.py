@@ -20,14 +20,15 @@ import numpy as np
 import pytest
 
 from agentgym_envs.sciworld.simulator import shared_simulator
-from agentgym_jax import config_files, limits
 from agentgym_jax.algorithms.table import ALGORITHMS
 from agentgym_jax.api import USER_ERRORS
+from agentgym_jax.checks import limits
+from agentgym_jax.config import config_files
+from agentgym_jax.config.sections import ConfigError, plain
 from agentgym_jax.jobs import as_trained, evaluation
-from agentgym_jax.jobs.config.sections import ConfigError, plain
-from agentgym_jax.jobs.train import run_job
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import save_hf
+from agentgym_jax.training.job_kinds import run_job
 from configs import common
 from tests.builders import decoder_config
 from tests.fake_server import serving
@@ -454,10 +455,10 @@ COMMANDS = [
 # Program that imports the modules of all commands once and runs each command in a fork.
 FORKS = """
 import json, os, runpy, sys
-import agentgym_jax.startup, agentgym_jax.viewer.plots, agentgym_jax.evaluation.report
-import agentgym_jax.jobs.rl.build, agentgym_jax.jobs.sft
-import agentgym_jax.jobs.agentevol, agentgym_jax.jobs.dpo, agentgym_jax.jobs.rl.loop
-import agentgym_jax.sweeps.report, agentgym_jax.sweeps.configs
+import agentgym_jax.cli.startup, agentgym_jax.viewer.plots, agentgym_jax.evaluation.score_report
+import agentgym_jax.rl.build, agentgym_jax.supervised.sft
+import agentgym_jax.supervised.agentevol, agentgym_jax.supervised.dpo, agentgym_jax.rl.loop
+import agentgym_jax.sweeps.sweep_report, agentgym_jax.sweeps.configs
 for module, *arguments in json.load(sys.stdin):
     sys.stdout.flush()
     child = os.fork()

@@ -8,7 +8,7 @@ import inspect
 import pathlib
 
 from agentgym_jax.algorithms import ALGORITHMS
-from agentgym_jax.jobs.config.sections import plain
+from agentgym_jax.config.sections import plain
 from configs import common
 from tests import config_page
 

@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
-from agentgym_jax.config_files import resolve
+from agentgym_jax.config.config_files import resolve
+from agentgym_jax.config.sections import ConfigError, plain
 from agentgym_jax.jobs import evaluation
-from agentgym_jax.jobs.config.sections import ConfigError, plain
-from agentgym_jax.jobs.rl import config as rl
-from agentgym_jax.jobs.train import JOBS
+from agentgym_jax.rl import rl_config as rl
 from agentgym_jax.sweeps.configs import check_runs
+from agentgym_jax.training.job_kinds import JOBS
 
 CONFIGS = pathlib.Path(__file__).parent.parent / "configs"
 FILES = sorted(

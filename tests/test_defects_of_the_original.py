@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 
 from agentgym_envs.sciworld.tasks import task_manifest
-from agentgym_jax import batch as batching
 from agentgym_jax.algorithms import advantages, aggregation, horizon, losses
-from agentgym_jax.algorithms.episodes import Episodes
+from agentgym_jax.algorithms.episode_sums import Episodes
 from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.answers import Observation
+from agentgym_jax.config.sections import plain
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.episodes import batch as batching
+from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.evaluation import scores
-from agentgym_jax.jobs.config.sections import plain
 from agentgym_jax.rollout.episode import AgentTurn, Episode, EpisodeLimits, EpisodeRequest
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.text.tokenizer import byte_tokenizer
-from agentgym_jax.trajectory import Outcome
 from configs.paper import sciworld
 from tests.builders import policy_tokens
 
@@ -36,7 +36,7 @@ HERE = pathlib.Path(__file__).name
 DEFECTS = {
     "1 the terminal reward is put on an observation, and the action mask removes it": (
         f"{HERE}::test_a_terminal_reward_on_an_observation_reaches_every_action",
-        "test_trajectory.py::test_the_reward_before_a_final_observation_is_on_an_action_token",
+        "episodes/test_trajectory.py::test_the_reward_before_a_final_observation_is_on_an_action_token",
         "algorithms/test_advantages.py::test_a_terminal_reward_reaches_the_first_action_token",
         "algorithms/test_advantages.py::test_a_reward_on_the_final_observation_is_not_lost",
         "algorithms/test_golden_peers.py::test_a_reward_on_an_observation_differs",
@@ -76,7 +76,7 @@ DEFECTS = {
         "test_micro_batch_split_and_order_leave_the_gradient_of_episode_ratios_unchanged",
         "integration/test_mixture.py::test_every_epoch_has_one_update_per_mini_batch",
         "algorithms/test_gradients.py::test_rloo_is_unbiased",
-        "jobs/test_algorithm_section.py::test_every_algorithm_can_be_chosen_by_name",
+        "rl/test_algorithm_section.py::test_every_algorithm_can_be_chosen_by_name",
         "client/test_client.py::test_a_slow_answer_is_a_timeout",
         "rollout/test_collect.py::test_a_hanging_answer_ends_at_the_timeout",
         "test_configs.py::test_every_section_of_every_config_binds",

@@ -130,7 +130,7 @@ def parse_flags(module, arguments):
     if any(f"--config=configs/{name}X.py" in arguments for name in ("", "eval/", "sweeps/")):
         arguments = [a for a in arguments if not a.startswith("--config")]
     values = flags.FlagValues()
-    for kind, name in flag_definitions(module) | flag_definitions("agentgym_jax.startup"):
+    for kind, name in flag_definitions(module) | flag_definitions("agentgym_jax.cli.startup"):
         if kind == "DEFINE_config_file":
             config_flags.DEFINE_config_file(
                 name, lock_config=True, sys_argv=["", *arguments], flag_values=values

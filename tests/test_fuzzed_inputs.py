@@ -15,14 +15,15 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from agentgym_jax.jobs import agentevol, dpo, evaluation, sft
-from agentgym_jax.jobs.config.sections import ConfigError, plain
-from agentgym_jax.jobs.rl import config as rl
+from agentgym_jax.config.sections import ConfigError, plain
+from agentgym_jax.jobs import evaluation
 from agentgym_jax.jobs.serving import load_model
 from agentgym_jax.models import peft_files
 from agentgym_jax.models.lora import Adapters
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import save_hf
+from agentgym_jax.rl import rl_config as rl
+from agentgym_jax.supervised import agentevol, dpo, sft
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from tests.builders import decoder_config
 

@@ -1,6 +1,7 @@
-"""The import levels of docs/design.md, read from the source without importing it."""
+"""The floors and rooms of docs/design.md, read from the source without importing it."""
 
 import ast
+import collections
 import functools
 import pathlib
 import sys
@@ -18,62 +19,17 @@ MAY_USE_JAX = {
     "agentgym_envs.searchqa.engines.encoder",
 }
 
-# Maps a package or module of agentgym_jax to its level; the longest prefix decides. Modules of a
-# level may import each other, but without cycles.
-LEVELS = {
-    "trajectory": 1,
-    "batch": 1,
-    "text": 1,
-    "sharding": 1,
-    "algorithms": 1,
-    "bucket": 1,
-    "run_folder": 1,
-    "processes": 1,
-    "cluster": 1,
-    "telemetry": 1,
-    "native": 1,
-    "limits": 1,
-    "frames": 1,
-    "interrupts": 1,
-    "web_access": 1,
-    "models": 2,
-    "client": 2,
-    "traces": 2,
-    "data": 3,
-    "learner": 3,
-    "sampling": 3,
-    "serving": 3,
-    "rollout": 4,
-    "programs": 4,
-    "judge": 4,
-    "training_api": 4,
-    "jobs.config": 4,
-    "evaluation": 5,
-    "viewer": 5,
-    "jobs": 6,
-    "loaded_run": 6,
-    "planning": 7,
-    "plan": 7,
-    "configs": 7,
-    "config_files": 7,
-    "process_setup": 7,
-    "command_setup": 7,
-    "api": 7,
-    "startup": 7,
-    "command_line": 7,
-    "train": 7,
-    "evaluate": 7,
-    "results": 7,
-    "scripts": 7,
-    "__main__": 7,
-    "export": 7,
-    "view": 7,
-    "serve": 7,
-    "tinker": 7,
-    "replay": 7,
-    "sweeps": 7,
-    "sweep": 7,
+# Rooms of agentgym_jax by floor, from the ground. A room imports only rooms of lower floors, and on
+# its own floor only those to its left. Modules outside the rooms are commands, as `cli` is.
+FLOORS = {
+    "values": ("algorithms", "checks", "episodes", "mesh", "text", "runs", "telemetry", "traces"),
+    "parts": ("native", "models", "client", "data", "sampling"),
+    "engines": ("learner", "serving", "training_api", "rollout", "judge", "programs"),
+    "jobs": ("config", "evaluation", "viewer", "jobs", "supervised", "rl", "training"),
+    "many runs": ("planning", "replays", "sweeps"),
+    "commands": ("configs", "cli"),
 }
+ROOMS = [room for floor in FLOORS.values() for room in floor]
 # Maps each package to the packages that it may import, besides the standard library and itself.
 ONLY = {
     "algorithms": {"jax", "chex", "agentgym_jax.algorithms"},
@@ -149,11 +105,10 @@ def part(name):
     return name.split(".")[1]
 
 
-def level(name):
-    """Returns the level of the longest prefix of a module in LEVELS, or None without a prefix."""
-    parts = name.split(".")[1:]
-    prefixes = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
-    return next((LEVELS[prefix] for prefix in prefixes if prefix in LEVELS), None)
+def room(name):
+    """Returns the room of a module; commands outside the rooms belong to `cli`."""
+    is_module = not (TRAINING / part(name)).is_dir()
+    return "cli" if is_module else part(name)
 
 
 def targets(paths):
@@ -165,18 +120,26 @@ def targets(paths):
     ]
 
 
-def test_every_module_has_a_level():
-    unknown = [name for name in map(module_name, TRAINING_FILES) if level(name) is None]
-    assert not unknown, "give them levels in docs/design.md and in this table"
+def test_every_folder_is_a_room():
+    assert {room(name) for name in map(module_name, TRAINING_FILES)} == set(ROOMS)
 
 
-def test_no_module_imports_from_higher_levels():
+def test_no_room_imports_from_higher_floors_or_from_rooms_to_its_right():
     wrong = [
-        f"{where}: level {level(name)} imports level {level(target)}"
+        f"{where}: {room(name)} must not import {room(target)}"
         for name, where, target in targets(TRAINING_FILES)
-        if target.startswith("agentgym_jax.") and level(target) > level(name)
+        if target.startswith("agentgym_jax.")
+        and ROOMS.index(room(target)) > ROOMS.index(room(name))
+        # a config file reads shared functions of `config`, and commands know the shipped files
+        and not room(target) == "configs"
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_no_two_modules_have_the_same_file_name():
+    names = collections.Counter(path.name for path in TRAINING_FILES if path.stem != "__init__")
+    own = {name for name, count in names.items() if count > 1}
+    assert not {name for name in own if not name.startswith("__")}
 
 
 def test_training_imports_only_the_protocol_of_the_environments():

@@ -10,8 +10,8 @@ import pytest
 import safetensors.numpy
 
 import agentgym_jax
+from agentgym_jax.config.model import ModelSettings, resolve_source
 from agentgym_jax.export import export
-from agentgym_jax.jobs.config.model import ModelSettings, resolve_source
 from agentgym_jax.jobs.serving import load_model
 from agentgym_jax.models import peft_files, sources
 from agentgym_jax.models.lora import Adapters

@@ -118,7 +118,7 @@ def test_every_console_script_names_a_function(both):
 
 
 def test_a_console_script_runs_its_module():
-    program = "import sys; from agentgym_jax.scripts import results; results()"
+    program = "import sys; from agentgym_jax.cli.scripts import results; results()"
     script = subprocess.run(
         [sys.executable, "-c", program, "--helpshort"], capture_output=True, text=True
     )

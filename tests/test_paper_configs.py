@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from agentgym_jax.algorithms import aggregation
+from agentgym_jax.config.sections import plain
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.jobs.config.sections import plain
-from agentgym_jax.jobs.rl import config as rl
+from agentgym_jax.rl import rl_config as rl
 
 # Values that all scripts have in common. Values that no script sets are the defaults of
 # ppo_trainer.yaml or of the code.

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.episodes.trajectory import from_record, to_record
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.learner.train_state import TrainState
-from agentgym_jax.run_folder import RunFolder
-from agentgym_jax.telemetry.redact import HIDDEN, LogFilter
-from agentgym_jax.trajectory import from_record, to_record
+from agentgym_jax.runs.redact import HIDDEN, LogFilter
+from agentgym_jax.runs.run_folder import RunFolder
 from tests.builders import trajectory, turn
 
 ROOT = pathlib.Path(__file__).parents[1]

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from agentgym_jax.algorithms import masked
-from agentgym_jax.algorithms.episodes import (
+from agentgym_jax.algorithms.episode_sums import (
     Episodes,
     at_turn_start,
     episode_returns,

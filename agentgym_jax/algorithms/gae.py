@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from agentgym_jax.algorithms import masked
-from agentgym_jax.algorithms.episodes import Episodes, at_turn_start
+from agentgym_jax.algorithms.episode_sums import Episodes, at_turn_start
 
 
 def token_gae(

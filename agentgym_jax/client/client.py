@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from agentgym_envs.base.protocol import EnvironmentSpec
+from agentgym_jax.checks.limits import Range
 from agentgym_jax.client import answers
 from agentgym_jax.client.actions import ActionFormat, ParsedAction, parse_action
-from agentgym_jax.client.agentgym_originals.table import ORIGINALS
+from agentgym_jax.client.agentgym_originals.servers import ORIGINALS
 from agentgym_jax.client.answers import Answer, Observation
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.server_facts import ServerFacts, Success, from_spec
 from agentgym_jax.client.transport import HttpTransport, Transport
-from agentgym_jax.limits import Range
 from agentgym_jax.text.tool_chat import ToolForm
 
 _NO_ROUTE = (404, 405)  # status codes of a server that does not have a route

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from agentgym_envs.base.protocol import LARGEST_NUMBER, EnvironmentSpec, is_solved
+from agentgym_jax.checks.limits import Range
 from agentgym_jax.client import answers
 from agentgym_jax.client.actions import ActionFormat, ParsedAction
 from agentgym_jax.client.answers import Answer, Observation
@@ -23,7 +24,6 @@ from agentgym_jax.client.openenv_forms import (
     observation_form,
 )
 from agentgym_jax.client.server_facts import from_spec
-from agentgym_jax.limits import Range
 from agentgym_jax.text.tool_chat import ToolForm
 
 _TEXT_FORMATS = (ActionFormat.RAW, ActionFormat.REACT, ActionFormat.REACT_OR_BARE)

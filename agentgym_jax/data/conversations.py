@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym_jax.data.rows import Bad, field, number, read_rows
+from agentgym_jax.episodes.trajectory import ROLES, Outcome, Trajectory
 from agentgym_jax.text.chat import EncodedConversation, Message, check_roles
 from agentgym_jax.traces.training_trace import NO_REWARD, from_training_trace, is_training_trace
-from agentgym_jax.trajectory import ROLES, Outcome, Trajectory
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from agentgym_jax import processes
+from agentgym_jax.checks.limits import Range
 from agentgym_jax.client.embedded import ServerFailed, last_words, option_arguments
 from agentgym_jax.data.conversations import Conversation, read_conversations
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.limits import Range
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.mesh import processes
+from agentgym_jax.runs.run_folder import RunFolder
 
 
 def record(

@@ -10,8 +10,8 @@ from absl import logging
 from agentgym_jax.data import preferences
 from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.tasks import canonical_item_id
+from agentgym_jax.episodes.trajectory import TokenSource
 from agentgym_jax.text.chat import ChatRenderer, EncodedConversation, Message
-from agentgym_jax.trajectory import TokenSource
 
 
 def encode(

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from absl import logging
 
-from agentgym_jax.batch import TokenBatch, assign_rows, pack
+from agentgym_jax.episodes.batch import TokenBatch, assign_rows, pack
 from agentgym_jax.text.chat import EncodedConversation
 
 _LOOKAHEAD = 32  # number of sequences that do not fit before a batch counts as full

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from agentgym_jax.checks.limits import OneOf, Range
 from agentgym_jax.data.conversations import Conversation, check_order, parse_turns
 from agentgym_jax.data.rows import Bad, field, number, read_rows
 from agentgym_jax.data.tasks import canonical_item_id
-from agentgym_jax.limits import OneOf, Range
 from agentgym_jax.text.chat import Message
 
 # quantities by which episodes can be compared

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from agentgym_jax.checks.limits import Range
 from agentgym_jax.data import suite
 from agentgym_jax.data.rows import Bad, field, read_rows
-from agentgym_jax.limits import Range
 
 _MOST_DIGITS = 18  # of an index; Python refuses to read numbers with thousands of digits
 

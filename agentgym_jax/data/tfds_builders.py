@@ -15,8 +15,8 @@ import tensorflow_datasets as tfds
 
 from agentgym_jax.data.conversations import read_conversations
 from agentgym_jax.data.preferences import opening, read_preferences
+from agentgym_jax.episodes.trajectory import SPEAKERS
 from agentgym_jax.text.chat import Message
-from agentgym_jax.trajectory import SPEAKERS
 
 
 class _FromRows(tfds.core.GeneratorBasedBuilder, skip_registration=True):

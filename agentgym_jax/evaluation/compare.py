@@ -10,7 +10,7 @@ from typing import Any
 from agentgym_jax.evaluation.scores import EpisodeScore, read_scores, successes
 from agentgym_jax.evaluation.statistics import paired_difference
 from agentgym_jax.evaluation.task_identity import Items, manifest_differences
-from agentgym_jax.frames import data_frame
+from agentgym_jax.runs.frames import data_frame
 
 
 class NotComparableError(ValueError):

@@ -7,14 +7,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym_jax import bucket
 from agentgym_jax.data.conversations import read_conversations
 from agentgym_jax.data.preferences import opening, read_preferences
 from agentgym_jax.data.tasks import canonical_item_id
+from agentgym_jax.episodes.trajectory import Trajectory
 from agentgym_jax.evaluation.scores import EpisodeScore, summarise_group
 from agentgym_jax.evaluation.task_identity import Items
-from agentgym_jax.run_folder import RunFolder
-from agentgym_jax.trajectory import Trajectory
+from agentgym_jax.runs import bucket
+from agentgym_jax.runs.run_folder import RunFolder
 
 _MAX_NAMED = 20  # maximum number of items named in a report
 # A record has its item id and first observation before the token ids, which are not parsed.

@@ -10,9 +10,9 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agentgym_jax.episodes.trajectory import Trajectory, from_record, to_record
 from agentgym_jax.rollout.episode import EpisodeRequest
-from agentgym_jax.run_folder import RunFolder, config_differences, disk_errors, write_atomic
-from agentgym_jax.trajectory import Trajectory, from_record, to_record
+from agentgym_jax.runs.run_folder import RunFolder, config_differences, disk_errors, write_atomic
 
 _KIND = "eval"
 _FORMAT = 2

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from agentgym_jax.data.tasks import group_label
+from agentgym_jax.episodes.trajectory import Outcome, Trajectory
 from agentgym_jax.evaluation import statistics
 from agentgym_jax.evaluation.statistics import ESTIMATORS, at_k
-from agentgym_jax.run_folder import write_atomic
+from agentgym_jax.runs.run_folder import write_atomic
 from agentgym_jax.telemetry.metrics import add_environment
-from agentgym_jax.trajectory import Outcome, Trajectory
 
 # required keys of every scores.json
 _REQUIRED = {"model", "decoding", "manifests", "overall", "environments", "groups", "episodes"}

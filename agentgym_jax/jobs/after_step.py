@@ -7,20 +7,20 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agentgym_jax import processes
+from agentgym_jax.config.agent import AgentSettings
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.episodes.trajectory import to_record
 from agentgym_jax.evaluation import scores
-from agentgym_jax.evaluation.evaluate import Evaluation, evaluate
-from agentgym_jax.jobs.agents import SampledAgent
-from agentgym_jax.jobs.config.agent import AgentSettings
+from agentgym_jax.evaluation.play import Evaluation, evaluate
 from agentgym_jax.jobs.job import Parts
 from agentgym_jax.jobs.run import LoopState, Run, StopRequested
+from agentgym_jax.jobs.sampled_agents import SampledAgent
 from agentgym_jax.learner.train_state import TrainState
+from agentgym_jax.mesh import processes
 from agentgym_jax.rollout.interface import CollectStatistics, EpisodeCollector
 from agentgym_jax.rollout.shared import gather_episodes, is_stopped, own_places
 from agentgym_jax.telemetry import guards
 from agentgym_jax.telemetry.guards import Finding, GuardStop
-from agentgym_jax.trajectory import to_record
 
 Metrics = dict[str, float]
 

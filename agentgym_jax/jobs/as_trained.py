@@ -10,9 +10,9 @@ import pathlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from agentgym_jax.jobs.config.sections import ConfigError
-from agentgym_jax.jobs.config.settings import AS_DATA
-from agentgym_jax.run_folder import RunFolder, flatten
+from agentgym_jax.config.sections import ConfigError
+from agentgym_jax.config.settings import AS_DATA
+from agentgym_jax.runs.run_folder import RunFolder, flatten
 
 _KEYS = (
     "model.dtype",

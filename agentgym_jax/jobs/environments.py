@@ -17,13 +17,13 @@ from agentgym_jax.client.no_server import NoServerTransport
 from agentgym_jax.client.openenv import OpenEnvClient
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.client.transport import Transport
+from agentgym_jax.config.agent import AgentSettings
+from agentgym_jax.config.environment_sections import EnvironmentSettings
+from agentgym_jax.config.sections import ConfigError, call
 from agentgym_jax.data import tasks as selection
 from agentgym_jax.data.tasks import MixtureSchedule, Task, TaskSchedule
-from agentgym_jax.jobs.config.agent import AgentSettings
-from agentgym_jax.jobs.config.environments import EnvironmentSettings
-from agentgym_jax.jobs.config.sections import ConfigError, call
 from agentgym_jax.rollout.interface import EnvironmentText
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.runs.run_folder import RunFolder
 
 
 @dataclasses.dataclass(frozen=True)

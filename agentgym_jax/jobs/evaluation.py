@@ -7,34 +7,34 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agentgym_jax import bucket
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.oracle_clients import ExpertClient, ValidActionsClient
-from agentgym_jax.evaluation.agents import EndpointSettings
-from agentgym_jax.jobs.agents import SampledAgent, build_agent
-from agentgym_jax.jobs.config.agent import AgentSettings, parse_agent
-from agentgym_jax.jobs.config.model import (
+from agentgym_jax.config.agent import AgentSettings, parse_agent
+from agentgym_jax.config.model import (
     ModelSettings,
     TokenizerSettings,
     build_layouts,
     build_model,
     resolve_source,
 )
-from agentgym_jax.jobs.config.sections import (
+from agentgym_jax.config.sections import (
     ALL_AGENT_SECTIONS,
     ConfigError,
     check,
     parse_section,
     section,
 )
-from agentgym_jax.jobs.config.settings import EvaluationSettings, RolloutSettings, Seed, check_top
+from agentgym_jax.config.settings import EvaluationSettings, RolloutSettings, Seed, check_top
+from agentgym_jax.evaluation.text_agents import EndpointSettings
 from agentgym_jax.jobs.environments import Environments, open_environments
 from agentgym_jax.jobs.run import open_folder
+from agentgym_jax.jobs.sampled_agents import SampledAgent, build_agent
 from agentgym_jax.learner.stored_weights import fingerprint
+from agentgym_jax.mesh.sharding import make_layouts
 from agentgym_jax.models.sources import ModelSource
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.runs import bucket
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.sampling.options import SamplingOptions
-from agentgym_jax.sharding import make_layouts
 from agentgym_jax.telemetry.console import RunConsole
 
 # Keys that may change when an evaluation is resumed, because episodes do not depend on them.

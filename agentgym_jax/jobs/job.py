@@ -5,11 +5,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from agentgym_jax import processes
-from agentgym_jax.data.conversations import Conversation
-from agentgym_jax.jobs.agents import SampledAgent, build_agent, build_judge, match_prompts
-from agentgym_jax.jobs.config.agent import AgentSettings
-from agentgym_jax.jobs.config.model import (
+from agentgym_jax.config.agent import AgentSettings
+from agentgym_jax.config.model import (
     Model,
     ModelSettings,
     TokenizerSettings,
@@ -18,11 +15,14 @@ from agentgym_jax.jobs.config.model import (
     is_hybrid,
     resolve_source,
 )
-from agentgym_jax.jobs.config.sections import check, parse_section, section
-from agentgym_jax.jobs.config.settings import CheckpointSettings, parse_guards
+from agentgym_jax.config.sections import check, parse_section, section
+from agentgym_jax.config.settings import CheckpointSettings, parse_guards
+from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.jobs.environments import check_no_tools, open_environments
 from agentgym_jax.jobs.run import Run, StopFlag, open_run
-from agentgym_jax.sharding import make_layouts
+from agentgym_jax.jobs.sampled_agents import SampledAgent, build_agent, build_judge, match_prompts
+from agentgym_jax.mesh import processes
+from agentgym_jax.mesh.sharding import make_layouts
 from agentgym_jax.telemetry.console import format_count
 from agentgym_jax.telemetry.guards import GuardSettings
 

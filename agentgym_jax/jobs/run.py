@@ -15,19 +15,20 @@ from typing import Any
 import jax
 from absl import logging
 
-from agentgym_jax import interrupts, processes
-from agentgym_jax.jobs.config.sections import ConfigError
-from agentgym_jax.jobs.config.settings import CheckpointSettings
+from agentgym_jax.config.sections import ConfigError
+from agentgym_jax.config.settings import CheckpointSettings
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.learner.controller_state import ControllerState
 from agentgym_jax.learner.train_state import TrainState
+from agentgym_jax.mesh import processes
 from agentgym_jax.native import library
-from agentgym_jax.run_folder import RunFolder, flatten, git_state
+from agentgym_jax.runs import interrupts
+from agentgym_jax.runs.run_folder import RunFolder, flatten, git_state
 from agentgym_jax.telemetry import machine
 from agentgym_jax.telemetry.console import RunConsole
 from agentgym_jax.telemetry.guards import History
-from agentgym_jax.telemetry.loggers.table import Loggers, open_loggers
-from agentgym_jax.telemetry.loggers.table import parse as parse_loggers
+from agentgym_jax.telemetry.loggers.logger_table import Loggers, open_loggers
+from agentgym_jax.telemetry.loggers.logger_table import parse as parse_loggers
 from agentgym_jax.telemetry.metrics_file import MetricWriter
 
 _PUSH_S = 10.0  # shortest time between copies of the metrics to a bucket

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 import jax
 import numpy as np
 
-from agentgym_jax import batch as batching
-from agentgym_jax.batch import TokenBatch
+from agentgym_jax.episodes import batch as batching
+from agentgym_jax.episodes.batch import TokenBatch
 from agentgym_jax.learner.update import put_batch
-from agentgym_jax.sharding import Layout, launch_lock, to_host
+from agentgym_jax.mesh.sharding import Layout, launch_lock, to_host
 
 Score = Callable[[TokenBatch], jax.Array | np.ndarray]
 

@@ -1,13 +1,13 @@
 """Components of a served model."""
 
-from agentgym_jax.jobs.config.model import Model, ModelSettings, build_layouts, load_source
+from agentgym_jax.config.model import Model, ModelSettings, build_layouts, load_source
 from agentgym_jax.jobs.device_errors import check_devices, device_errors
+from agentgym_jax.mesh.sharding import get_platform, rewrap
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.backend import ModelBackend
 from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.requests import Sampling
-from agentgym_jax.sharding import get_platform, rewrap
 from agentgym_jax.text.tool_chat import ToolChat
 
 # Requests arrive one by one. A CPU computes their prompts at full speed without empty slices; other

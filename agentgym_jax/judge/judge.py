@@ -21,12 +21,12 @@ from agentgym_jax.client.chat_endpoint import (
     backoff_s,
 )
 from agentgym_jax.client.pool import EnvPool
+from agentgym_jax.episodes.trajectory import Outcome, Trajectory
 from agentgym_jax.judge.cache import Verdict, VerdictCache
 from agentgym_jax.judge.rubric import Conversation, Rubric, parse_verdict, read_conversation
 from agentgym_jax.rollout.episode import EpisodeRequest
-from agentgym_jax.rollout.failures import check_collected
 from agentgym_jax.rollout.interface import CollectStatistics, EpisodeCollector
-from agentgym_jax.trajectory import Outcome, Trajectory
+from agentgym_jax.rollout.retries import check_collected
 
 _POLL_S = 0.25  # maximum delay of a stop
 _MAX_ERROR = 500  # characters of an error that are kept in a record

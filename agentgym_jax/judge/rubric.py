@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym_jax.trajectory import Trajectory
+from agentgym_jax.episodes.trajectory import Trajectory
 
 Conversation = Sequence[Mapping[str, str]]
 

@@ -26,9 +26,10 @@ import tensorstore
 from absl import logging
 from orbax.checkpoint import checkpoint_managers
 
-from agentgym_jax import bucket, processes
 from agentgym_jax.learner.train_state import TrainState, describe_arrays, list_differences
-from agentgym_jax.run_folder import disk_advice
+from agentgym_jax.mesh import processes
+from agentgym_jax.runs import bucket
+from agentgym_jax.runs.run_folder import disk_advice
 
 _DIGESTS = "digests.json"
 _TEMPORARY = ".orbax-checkpoint-tmp"

@@ -11,8 +11,8 @@ from agentgym_jax.algorithms import controllers
 from agentgym_jax.algorithms.horizon import HorizonState, HorizonStatistics
 from agentgym_jax.algorithms.mixture_horizon import MixtureHorizon, Place, TurnLimit
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.episodes.trajectory import Trajectory
 from agentgym_jax.learner.curriculum import AllTasks, Curriculum, Results
-from agentgym_jax.trajectory import Trajectory
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from agentgym_jax.checks.limits import Range
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.limits import Range
-from agentgym_jax.trajectory import Trajectory
+from agentgym_jax.episodes.trajectory import Trajectory
 
 # Solved and valid episodes of a task or of a task group, by its name. Older episodes count less.
 Results = Mapping[str, tuple[float, float]]

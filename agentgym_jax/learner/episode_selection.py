@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from agentgym_jax.trajectory import Trajectory
+from agentgym_jax.episodes.trajectory import Trajectory
 
 # Measures of an episode by name.
 MEASURES: Mapping[str, Callable[[Trajectory], float]] = {

@@ -8,13 +8,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from agentgym_jax import batch as batching
 from agentgym_jax.algorithms import Algorithm, advantages, aggregation, shaping
-from agentgym_jax.algorithms.episodes import Episodes
-from agentgym_jax.batch import TokenBatch
+from agentgym_jax.algorithms.episode_sums import Episodes
+from agentgym_jax.episodes import batch as batching
+from agentgym_jax.episodes.batch import TokenBatch
+from agentgym_jax.episodes.trajectory import Outcome, TokenSource, Trajectory
 from agentgym_jax.learner.turn_masks import turn_masks
 from agentgym_jax.text.grammars import Grammars
-from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory
 
 
 def _judge_reward(t: Trajectory) -> float:

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import optax
 from optax.contrib import MuonDimensionNumbers
 
+from agentgym_jax.checks.limits import OneOf, Range
 from agentgym_jax.learner.compact_adam import MOMENTS, scale_by_compact_adam
-from agentgym_jax.limits import OneOf, Range
 
 NAMES = ("adamw", "muon")
 SCHEDULES = ("constant", "cosine", "linear")

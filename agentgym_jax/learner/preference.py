@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from agentgym_jax.batch import TokenBatch, assign_rows, pack, pad_micro_batches
+from agentgym_jax.episodes.batch import TokenBatch, assign_rows, pack, pad_micro_batches
 from agentgym_jax.learner import accumulation
 from agentgym_jax.learner.train_state import TrainState, state_shardings
 from agentgym_jax.learner.update import put_batch, score_tokens
+from agentgym_jax.mesh.sharding import Layout, constrain_rows, put
 from agentgym_jax.models.lora import Adapters, attach
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.sharding import Layout, constrain_rows, put
 
 Metrics = dict[str, jax.Array]
 PairLoss = Callable[[jax.Array, float], jax.Array]

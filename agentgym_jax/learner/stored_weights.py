@@ -10,12 +10,12 @@ import jax
 from absl import logging
 
 from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
+from agentgym_jax.mesh.sharding import Layout
 from agentgym_jax.models import lora, peft_files, sources
 from agentgym_jax.models.lora import Adapters
 from agentgym_jax.models.policy import Params, Policy
 from agentgym_jax.models.sources import ModelSource
-from agentgym_jax.run_folder import write_atomic
-from agentgym_jax.sharding import Layout
+from agentgym_jax.runs.run_folder import write_atomic
 
 ADAPTERS_FILE = "adapters.json"
 _FINGERPRINT_BYTES = 1024 * 1024  # number of bytes hashed at the start and at the end of every file

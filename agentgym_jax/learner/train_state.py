@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import PartitionSpec
 
+from agentgym_jax.mesh.sharding import Layout
 from agentgym_jax.models.critic import Critic
 from agentgym_jax.models.lora import Adapters
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.sharding import Layout
 
 Network = Policy | Critic | Adapters
 

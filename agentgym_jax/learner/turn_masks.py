@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from agentgym_jax.episodes.trajectory import Trajectory
 from agentgym_jax.text.grammars import Grammars
-from agentgym_jax.trajectory import Trajectory
 
 
 def turn_masks(

@@ -12,14 +12,14 @@ import optax
 
 from agentgym_jax.algorithms import kl, masked
 from agentgym_jax.algorithms.losses import Loss, PolicyTokens, TokenLoss
-from agentgym_jax.batch import TokenBatch
+from agentgym_jax.episodes.batch import TokenBatch
 from agentgym_jax.learner import accumulation
 from agentgym_jax.learner.train_state import TrainState, state_shardings
 from agentgym_jax.learner.value_update import SharedCritic, value_means, value_sums
+from agentgym_jax.mesh.sharding import Layout, constrain_rows, put
 from agentgym_jax.models.lora import Adapters, attach
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import TokenLogprobs, token_logprobs
-from agentgym_jax.sharding import Layout, constrain_rows, put
 
 Metrics = dict[str, jax.Array]
 Update = Callable[..., tuple[TrainState, Metrics]]

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import optax
 
 from agentgym_jax.algorithms import losses, masked
-from agentgym_jax.batch import TokenBatch
+from agentgym_jax.episodes.batch import TokenBatch
 from agentgym_jax.learner import accumulation
 from agentgym_jax.learner.train_state import TrainState, state_shardings
+from agentgym_jax.mesh.sharding import Layout, constrain_rows
 from agentgym_jax.models.critic import Critic, values_before
-from agentgym_jax.sharding import Layout, constrain_rows
 
 Metrics = dict[str, jax.Array]
 ValueUpdate = Callable[..., tuple[TrainState, Metrics]]

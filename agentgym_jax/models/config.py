@@ -8,8 +8,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from agentgym_jax import limits
-from agentgym_jax.limits import OneOf, Range
+from agentgym_jax.checks import limits
+from agentgym_jax.checks.limits import OneOf, Range
 
 # Far above the sizes of released models; the upper limits refuse a damaged file or a slip of the
 # keyboard before shapes of that size are built.

@@ -8,11 +8,10 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
+from agentgym_jax.mesh.sharding import Layout, get_platform
 from agentgym_jax.models.attention import attend_cache
 from agentgym_jax.models.einsum import KERNEL_SPECS, einsum
-from agentgym_jax.native import attention as native_attention
-from agentgym_jax.native import products
-from agentgym_jax.sharding import Layout, get_platform
+from agentgym_jax.native import native_attention, products
 
 # Einsum specification of every kernel of a decoder, including the untied output head ("kernel").
 _SPECS = KERNEL_SPECS | {"kernel": "bd,dv->bv"}

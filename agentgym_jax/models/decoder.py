@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from agentgym_jax.mesh.sharding import Layout, constrain
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.einsum import LAYER_SPECS
 from agentgym_jax.models.lora import is_adapter
-from agentgym_jax.sharding import Layout, constrain
 
 
 def normal(shape: tuple[int, ...], axes: tuple[str, ...], rngs: nnx.Rngs, stddev=0.02):

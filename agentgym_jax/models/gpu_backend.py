@@ -6,11 +6,11 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from agentgym_jax.mesh.sharding import Layout
 from agentgym_jax.models.attention import attend_segments
 from agentgym_jax.models.kernel_backend import KernelBackend, attend_rows
 from agentgym_jax.models.kernels import gpu_packed_attention, gpu_slot_attention
 from agentgym_jax.models.kv_cache import KVCache
-from agentgym_jax.sharding import Layout
 
 
 @dataclasses.dataclass(frozen=True)

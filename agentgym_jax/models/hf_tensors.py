@@ -15,7 +15,7 @@ import numpy as np
 import safetensors
 from absl import logging
 
-from agentgym_jax import limits
+from agentgym_jax.checks import limits
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.hybrid import FULL, linear_name
 

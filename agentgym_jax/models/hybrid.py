@@ -12,13 +12,13 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from agentgym_jax.mesh.sharding import Layout
 from agentgym_jax.models import delta_net
 from agentgym_jax.models.config import DecoderConfig, HybridConfig
 from agentgym_jax.models.decode_backend import DecodeBackend
 from agentgym_jax.models.decoder import MLP, constant, normal, rms_norm, rotate
 from agentgym_jax.models.delta_net import Memory
 from agentgym_jax.models.kv_cache import KVCache
-from agentgym_jax.sharding import Layout
 
 FULL = "full"  # name of the layer with full attention in a group
 

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
+from agentgym_jax.mesh.sharding import Layout
 from agentgym_jax.models.decode_backend import DecodeBackend
 from agentgym_jax.models.kv_cache import KVCache
-from agentgym_jax.sharding import Layout
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,10 +7,10 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
+from agentgym_jax.mesh.sharding import Layout
 from agentgym_jax.models.bfloat16_bits import to_bits
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.decode_backend import choose_cache_dtype
-from agentgym_jax.sharding import Layout
 
 CACHE_AXES = ("layers", "batch", "act_kv_heads", "length", "act_head")
 

@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 from flax.traverse_util import flatten_dict, unflatten_dict
 
+from agentgym_jax.mesh.sharding import Layout
 from agentgym_jax.models.einsum import KERNEL_SPECS, einsum, einsum_frozen
 from agentgym_jax.models.layer_scan import WithGradientSum
-from agentgym_jax.sharding import Layout
 
 Params = dict[str, Any]
 

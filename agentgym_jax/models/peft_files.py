@@ -16,8 +16,8 @@ import numpy as np
 import safetensors.numpy
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from agentgym_jax import limits
-from agentgym_jax.limits import Range
+from agentgym_jax.checks import limits
+from agentgym_jax.checks.limits import Range
 from agentgym_jax.models.hf_tensors import RULES, read_header
 from agentgym_jax.models.lora import TARGETS, Adapters, Params, adapter_path
 from agentgym_jax.models.policy import Policy

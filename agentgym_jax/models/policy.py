@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from agentgym_jax.mesh.sharding import Layout, constrain, get_platform
 from agentgym_jax.models import gpu_backend, lora, tpu_backend
 from agentgym_jax.models.attention import attend_segments
 from agentgym_jax.models.config import DecoderConfig
@@ -19,7 +20,6 @@ from agentgym_jax.models.hybrid import CachedMixers, HybridCache, HybridGroup, P
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.layer_scan import WithGradientSum, scan_layers
 from agentgym_jax.models.lora import AdaptedLayers
-from agentgym_jax.sharding import Layout, constrain, get_platform
 
 Params = dict[str, Any]  # nested dicts of arrays, with the shapes of `Policy.abstract_params()`
 

@@ -10,12 +10,13 @@ import huggingface_hub
 import huggingface_hub.errors
 import jax
 
-from agentgym_jax import bucket, limits
+from agentgym_jax.checks import limits
+from agentgym_jax.mesh.sharding import Layout
 from agentgym_jax.models import peft_files
 from agentgym_jax.models.config import PRESETS, DecoderConfig, from_hf_config
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import TOKENIZER_FILES, check_tensors, load_hf
-from agentgym_jax.sharding import Layout
+from agentgym_jax.runs import bucket
 from agentgym_jax.text.tokenizer import Tokenizer, load_tokenizer, read_end_ids
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")

@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from agentgym_jax.batch import TokenMasks
+from agentgym_jax.episodes.batch import TokenMasks
+from agentgym_jax.mesh.sharding import constrain, get_platform
 from agentgym_jax.models.bfloat16_bits import from_bits, to_bits
 from agentgym_jax.models.policy import Params, Policy
 from agentgym_jax.models.token_masks import mask_logits
-from agentgym_jax.sharding import constrain, get_platform
 
 
 @flax.struct.dataclass

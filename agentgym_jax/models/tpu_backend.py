@@ -6,10 +6,10 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from agentgym_jax.mesh.sharding import Layout
 from agentgym_jax.models.attention import attend_segments
 from agentgym_jax.models.kernel_backend import KernelBackend, attend_rows
 from agentgym_jax.models.kernels import packed_attention, slot_attention
-from agentgym_jax.sharding import Layout
 
 
 @dataclasses.dataclass(frozen=True)

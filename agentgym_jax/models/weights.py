@@ -13,6 +13,7 @@ import numpy as np
 import safetensors.numpy
 from flax.traverse_util import flatten_dict, unflatten_dict
 
+from agentgym_jax.mesh.sharding import Layout, put
 from agentgym_jax.models.config import DecoderConfig, to_hf_config
 from agentgym_jax.models.hf_tensors import (
     INDEX_FILE,
@@ -22,7 +23,6 @@ from agentgym_jax.models.hf_tensors import (
     get_rules,
 )
 from agentgym_jax.models.policy import Params, Policy
-from agentgym_jax.sharding import Layout, put
 
 MAX_SHARD_BYTES = 5 * 10**9  # default of huggingface_hub
 _HEAD, _EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from agentgym_jax.mesh.sharding import get_platform
 from agentgym_jax.native import library
-from agentgym_jax.sharding import get_platform
 
 # Smaller weights fit the processor's cache, where XLA is as fast as native code.
 MIN_WEIGHTS = 1 << 16

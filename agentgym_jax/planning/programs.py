@@ -11,26 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from agentgym_jax.batch import TokenBatch
-from agentgym_jax.jobs.agents import count_process_rows
-from agentgym_jax.jobs.config.model import build_adapters
-from agentgym_jax.jobs.config.sections import call
-from agentgym_jax.jobs.rl.build import make_learner
-from agentgym_jax.jobs.rl.config import RLSettings, policy_updates
+from agentgym_jax.config.model import build_adapters
+from agentgym_jax.config.sections import call
+from agentgym_jax.episodes.batch import TokenBatch
+from agentgym_jax.jobs.sampled_agents import count_process_rows
 from agentgym_jax.learner import train_state
 from agentgym_jax.learner.optimizer import make_optimizer
 from agentgym_jax.learner.stored_weights import abstract_params
-from agentgym_jax.models import lora, sources
-from agentgym_jax.models.attention import BLOCK, MAX_BLOCKS
-from agentgym_jax.models.config import PRESETS, DecoderConfig
-from agentgym_jax.models.decode_backend import DecodeBackend, SplitLayers, choose_backend
-from agentgym_jax.models.kv_cache import CACHE_AXES, KVCache
-from agentgym_jax.models.policy import Policy
-from agentgym_jax.planning.topology import PlanError
-from agentgym_jax.sampling import decode
-from agentgym_jax.sampling.options import check_buckets, default_buckets
-from agentgym_jax.sampling.sampler import COPIED_SLOTS
-from agentgym_jax.sharding import (
+from agentgym_jax.mesh.sharding import (
     DECODE_RULES,
     TRAIN_RULES,
     Layout,
@@ -40,6 +28,18 @@ from agentgym_jax.sharding import (
     spread_layout,
     tracing_for,
 )
+from agentgym_jax.models import lora, sources
+from agentgym_jax.models.attention import BLOCK, MAX_BLOCKS
+from agentgym_jax.models.config import PRESETS, DecoderConfig
+from agentgym_jax.models.decode_backend import DecodeBackend, SplitLayers, choose_backend
+from agentgym_jax.models.kv_cache import CACHE_AXES, KVCache
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.planning.topology import PlanError
+from agentgym_jax.rl.build import make_learner
+from agentgym_jax.rl.rl_config import RLSettings, policy_updates
+from agentgym_jax.sampling import decode
+from agentgym_jax.sampling.options import check_buckets, default_buckets
+from agentgym_jax.sampling.sampler import COPIED_SLOTS
 from agentgym_jax.text.tokenizer import byte_tokenizer
 
 # Share of the tokens of an episode that the policy samples; the others are observations.

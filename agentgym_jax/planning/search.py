@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 
 import jax.numpy as jnp
 
-from agentgym_jax.jobs.rl.config import RLSettings
 from agentgym_jax.models.policy import Policy
+from agentgym_jax.planning.plan_report import Plan, make_plan
 from agentgym_jax.planning.programs import get_decoder_config
-from agentgym_jax.planning.report import Plan, make_plan
 from agentgym_jax.planning.topology import PlanError, Topology
+from agentgym_jax.rl.rl_config import RLSettings
 
 
 def search_plan(

@@ -8,7 +8,7 @@ summary and the latest observation:
 
 from typing import Annotated
 
-from agentgym_jax.limits import Range
+from agentgym_jax.checks.limits import Range
 from agentgym_jax.programs.react import Conversation, Policy
 from agentgym_jax.programs.task import AgentTask
 

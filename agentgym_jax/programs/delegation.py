@@ -8,7 +8,7 @@ it reports, and the main conversation gets only the report and the latest observ
 import re
 from typing import Annotated
 
-from agentgym_jax.limits import Range
+from agentgym_jax.checks.limits import Range
 from agentgym_jax.programs.react import Conversation, Policy
 from agentgym_jax.programs.task import AgentTask
 

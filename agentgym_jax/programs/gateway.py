@@ -11,13 +11,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from agentgym_jax.programs.episode import EpisodeEndedError, ProgramEpisode
+from agentgym_jax.programs.program_episode import EpisodeEndedError, ProgramEpisode
 from agentgym_jax.serving import wire
-from agentgym_jax.serving.answers import AnswerForm
+from agentgym_jax.serving.answer_parts import AnswerForm
 from agentgym_jax.serving.app import make_app
 from agentgym_jax.serving.bodies import read_body
 from agentgym_jax.serving.engine import Engine
-from agentgym_jax.serving.errors import UnknownEpisodeError
+from agentgym_jax.serving.error_answers import UnknownEpisodeError
 from agentgym_jax.serving.http_server import HttpServer
 from agentgym_jax.serving.requests import Chat, RequestError
 from agentgym_jax.text.tokenizer import Tokenizer

@@ -13,6 +13,7 @@ from typing import cast
 from agentgym_jax.client.answers import Observation
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.pool import EnvPool, Reply, ReplyKind
+from agentgym_jax.episodes.trajectory import Outcome, Trajectory
 from agentgym_jax.rollout.agents import AgentRows, Moment
 from agentgym_jax.rollout.continuation import ContinuedEpisode
 from agentgym_jax.rollout.episode import (
@@ -24,15 +25,14 @@ from agentgym_jax.rollout.episode import (
     Finish,
     Send,
 )
-from agentgym_jax.rollout.failures import (
+from agentgym_jax.rollout.interface import CollectStatistics, EnvironmentText
+from agentgym_jax.rollout.retries import (
     Attempts,
     RetryDecision,
     RetryPolicy,
     check_collected,
     next_request,
 )
-from agentgym_jax.rollout.interface import CollectStatistics, EnvironmentText
-from agentgym_jax.trajectory import Outcome, Trajectory
 
 
 @dataclasses.dataclass

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym_jax.client.answers import Observation
+from agentgym_jax.episodes.trajectory import Trajectory
 from agentgym_jax.rollout.episode import Append, Command, Episode, EpisodeRequest, Send
-from agentgym_jax.trajectory import Trajectory
 
 _SHOWN = 40  # characters shown before and after the first difference of two texts
 

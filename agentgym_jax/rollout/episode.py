@@ -14,8 +14,8 @@ import numpy as np
 from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.answers import Observation
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.episodes.trajectory import Outcome, TokenSource, Trajectory, Turn
 from agentgym_jax.sampling.options import SamplingOptions
-from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory, Turn
 
 # Values of `show_turn_budget`: observations mention no limit, the turn limit in the first one, or
 # the number of remaining turns in each.

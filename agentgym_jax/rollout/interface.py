@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.pool import EnvPool
+from agentgym_jax.episodes.trajectory import Trajectory
 from agentgym_jax.rollout.episode import EpisodeRequest, Renderer
-from agentgym_jax.rollout.failures import RetryDecision
-from agentgym_jax.trajectory import Trajectory
+from agentgym_jax.rollout.retries import RetryDecision
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,14 +9,14 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agentgym_jax import processes
 from agentgym_jax.client.errors import EnvCause, ServerUnavailable
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.episodes.trajectory import Outcome, Trajectory, from_message, to_message
+from agentgym_jax.mesh import processes
 from agentgym_jax.rollout.episode import EpisodeRequest
-from agentgym_jax.rollout.failures import check_collected
 from agentgym_jax.rollout.interface import CollectStatistics, EpisodeCollector
-from agentgym_jax.sampling.statistics import SamplerStatistics
-from agentgym_jax.trajectory import Outcome, Trajectory, from_message, to_message
+from agentgym_jax.rollout.retries import check_collected
+from agentgym_jax.sampling.sampler_statistics import SamplerStatistics
 
 _CHANNEL = "episodes"
 

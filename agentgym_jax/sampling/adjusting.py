@@ -7,7 +7,7 @@ from typing import Annotated, Protocol
 
 import numpy as np
 
-from agentgym_jax.limits import Range
+from agentgym_jax.checks.limits import Range
 from agentgym_jax.sampling.decode import RowState
 from agentgym_jax.sampling.logits import Adjustment
 

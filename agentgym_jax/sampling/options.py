@@ -7,8 +7,8 @@ from typing import Annotated
 
 import numpy as np
 
-from agentgym_jax.limits import Range
-from agentgym_jax.sharding import get_platform
+from agentgym_jax.checks.limits import Range
+from agentgym_jax.mesh.sharding import get_platform
 
 
 @dataclasses.dataclass(frozen=True)

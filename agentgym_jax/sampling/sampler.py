@@ -13,7 +13,8 @@ from typing import Annotated
 import jax
 import numpy as np
 
-from agentgym_jax.limits import Range
+from agentgym_jax.checks.limits import Range
+from agentgym_jax.mesh.sharding import launch_lock
 from agentgym_jax.models.decode_backend import choose_backend
 from agentgym_jax.models.hybrid import HybridCache, create_cache
 from agentgym_jax.models.kv_cache import KVCache
@@ -28,8 +29,7 @@ from agentgym_jax.sampling.options import (
     default_buckets,
 )
 from agentgym_jax.sampling.prefill import PrefillSlice, PrefixChunk
-from agentgym_jax.sampling.statistics import SamplerStatistics
-from agentgym_jax.sharding import launch_lock
+from agentgym_jax.sampling.sampler_statistics import SamplerStatistics
 
 # Slots that one call copies; a prefix needs as many calls as hold its tokens.
 COPIED_SLOTS = 256

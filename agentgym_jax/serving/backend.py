@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from agentgym_jax.sampling.options import SamplingOptions
-from agentgym_jax.serving.answers import AnswerForm
-from agentgym_jax.serving.conversations import Conversations
+from agentgym_jax.serving.answer_parts import AnswerForm
+from agentgym_jax.serving.chat_sequences import Conversations
 from agentgym_jax.serving.engine import Engine
-from agentgym_jax.serving.errors import UnknownEpisodeError
+from agentgym_jax.serving.error_answers import UnknownEpisodeError
 from agentgym_jax.serving.requests import Chat
-from agentgym_jax.serving.scoring import TokenScores
+from agentgym_jax.serving.text_scores import TokenScores
 from agentgym_jax.text.tokenizer import Tokenizer
 from agentgym_jax.text.tool_chat import ToolChat
 

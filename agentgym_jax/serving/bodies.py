@@ -4,7 +4,7 @@ import asyncio
 
 from starlette.requests import Request
 
-from agentgym_jax.serving.errors import SLOW, TOO_LARGE
+from agentgym_jax.serving.error_answers import SLOW, TOO_LARGE
 from agentgym_jax.serving.requests import OverloadedError, RequestError
 
 MAX_BODY = 32 * 2**20  # bytes

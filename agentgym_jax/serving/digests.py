@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from agentgym_jax.serving.answers import AnswerForm
+from agentgym_jax.serving.answer_parts import AnswerForm
 from agentgym_jax.text.thinking import join_thinking
 from agentgym_jax.text.tool_calls import read_json
 

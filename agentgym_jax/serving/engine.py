@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
+from agentgym_jax.episodes.trajectory import TokenSource
 from agentgym_jax.sampling.adjusting import TurnAdjuster
 from agentgym_jax.sampling.options import SampledTurn, SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
@@ -29,11 +30,10 @@ from agentgym_jax.serving.requests import (
     Pending,
     RequestError,
 )
-from agentgym_jax.serving.scoring import TokenScores, score_tokens
 from agentgym_jax.serving.sequences import Answer, Changes, TokenSequence
+from agentgym_jax.serving.text_scores import TokenScores, score_tokens
 from agentgym_jax.text.grammars import Grammars
 from agentgym_jax.text.growing import GrowingText
-from agentgym_jax.trajectory import TokenSource
 
 _WAIT_S = 0.001  # interval at which new requests are taken during a decode call, in seconds
 _LUMP_S = 0.1  # time of the calls whose tokens a stream passes on together, in seconds

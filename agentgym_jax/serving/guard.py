@@ -10,8 +10,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from agentgym_jax import web_access
-from agentgym_jax.serving.errors import error_response
+from agentgym_jax.checks import web_access
+from agentgym_jax.serving.error_answers import error_response
 
 
 class Guard:

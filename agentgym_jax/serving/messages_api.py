@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from agentgym_jax.serving import replies, streams, wire
-from agentgym_jax.serving.answers import Parts
-from agentgym_jax.serving.errors import messages_error
+from agentgym_jax.serving.answer_parts import Parts
+from agentgym_jax.serving.error_answers import messages_error
 from agentgym_jax.serving.requests import Generation, Pending, RequestError, Sampling
 from agentgym_jax.serving.service import Service
 from agentgym_jax.serving.turns import Turns, get, get_text, make_tool

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pydantic
 
-from agentgym_jax.serving.answers import Parts
+from agentgym_jax.serving.answer_parts import Parts
 from agentgym_jax.serving.requests import Generation
-from agentgym_jax.serving.scoring import TokenScores
+from agentgym_jax.serving.text_scores import TokenScores
 
 
 class Reply:

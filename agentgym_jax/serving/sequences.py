@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from agentgym_jax.episodes.trajectory import TokenSource
 from agentgym_jax.sampling.adjusting import LogitOptions
 from agentgym_jax.text.grammars import TokenMatcher
-from agentgym_jax.trajectory import TokenSource
 
 
 @dataclasses.dataclass(frozen=True)

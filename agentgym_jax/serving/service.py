@@ -12,11 +12,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from agentgym_jax.serving import streams, wire
-from agentgym_jax.serving.answers import AnswerForm
+from agentgym_jax.serving.answer_parts import AnswerForm
 from agentgym_jax.serving.bodies import read_body
-from agentgym_jax.serving.errors import TOO_LONG
+from agentgym_jax.serving.error_answers import TOO_LONG
 from agentgym_jax.serving.requests import Chat, Generation, Pending, RequestError
-from agentgym_jax.serving.scoring import TokenScores
+from agentgym_jax.serving.text_scores import TokenScores
 
 _MAX_TOKEN_CHARACTERS = 256  # no token of a usual vocabulary is longer
 _MAX_UNKNOWN = 100  # unknown fields of requests that are logged

@@ -13,8 +13,8 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from agentgym_jax.serving import replies
-from agentgym_jax.serving.answers import AnswerForm
-from agentgym_jax.serving.errors import error_body
+from agentgym_jax.serving.answer_parts import AnswerForm
+from agentgym_jax.serving.error_answers import error_body
 from agentgym_jax.serving.requests import Generation, OnTokens
 from agentgym_jax.text.growing import GrowingText
 

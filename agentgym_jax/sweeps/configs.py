@@ -9,12 +9,12 @@ from typing import Any
 from absl import flags
 from ml_collections import config_flags
 
-from agentgym_jax.config_files import call_get_config, find_shipped_config
-from agentgym_jax.jobs.config.sections import ConfigError, plain
-from agentgym_jax.jobs.train import JOBS
-from agentgym_jax.run_folder import flatten
+from agentgym_jax.config.config_files import call_get_config, find_shipped_config
+from agentgym_jax.config.sections import ConfigError, plain
+from agentgym_jax.runs.run_folder import flatten
 from agentgym_jax.sweeps.expand import SweepRun, expand
 from agentgym_jax.sweeps.spec import Sweep
+from agentgym_jax.training.job_kinds import JOBS
 
 
 def load_sweep(config: str) -> Sweep:

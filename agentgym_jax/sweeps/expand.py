@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym_jax.jobs.config.sections import ConfigError
+from agentgym_jax.config.sections import ConfigError
 from agentgym_jax.sweeps.spec import Axis, Sweep
 
 _MAX_NAME = 200  # bytes of a file name, with room for a suffix

@@ -9,10 +9,10 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agentgym_jax import bucket
-from agentgym_jax.jobs.config.sections import ConfigError
+from agentgym_jax.config.sections import ConfigError
 from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
-from agentgym_jax.run_folder import RunFolder, RunFolderError, disk_errors, write_atomic
+from agentgym_jax.runs import bucket
+from agentgym_jax.runs.run_folder import RunFolder, RunFolderError, disk_errors, write_atomic
 from agentgym_jax.sweeps.expand import SweepRun
 from agentgym_jax.sweeps.spec import Sweep
 from agentgym_jax.telemetry.metrics_file import read_metrics

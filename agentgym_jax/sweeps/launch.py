@@ -5,7 +5,7 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 
-from agentgym_jax.run_folder import disk_errors, write_atomic
+from agentgym_jax.runs.run_folder import disk_errors, write_atomic
 from agentgym_jax.sweeps.expand import SweepRun, shell_command
 from agentgym_jax.sweeps.folder import SweepFolder
 

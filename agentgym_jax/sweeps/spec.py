@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from agentgym_jax.jobs.config.sections import ConfigError
+from agentgym_jax.config.sections import ConfigError
 from agentgym_jax.telemetry import metrics
 
 GOALS = ("max", "min")

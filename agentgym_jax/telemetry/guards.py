@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from agentgym_jax.limits import Range
+from agentgym_jax.checks.limits import Range
 
 Metrics = Mapping[str, float]
 Action = Literal["off", "warn", "skip", "stop"]

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from agentgym_jax.run_folder import disk_errors, write_atomic
+from agentgym_jax.runs.run_folder import disk_errors, write_atomic
 from agentgym_jax.telemetry.metrics import lookup
 
 

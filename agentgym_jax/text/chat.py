@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from agentgym_jax.episodes.trajectory import TokenSource
 from agentgym_jax.text.template import ChatTemplate
 from agentgym_jax.text.tokenizer import Tokenizer
-from agentgym_jax.trajectory import TokenSource
 
 Piece = int | str  # id of a special token, or text that is encoded with neighbouring text
 

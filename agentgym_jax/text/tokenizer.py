@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
-from agentgym_jax import limits
-from agentgym_jax.limits import Range
+from agentgym_jax.checks import limits
+from agentgym_jax.checks.limits import Range
 from agentgym_jax.text import sentencepiece_tokenizer
 from agentgym_jax.text.template import COMPACT, Value, with_variables
 

@@ -8,6 +8,7 @@ and log-probabilities are in the metrics of a step. Facts without a field of the
 from typing import Any
 
 import agentgym_jax
+from agentgym_jax.episodes.trajectory import Trajectory, Turn
 from agentgym_jax.traces.common import (
     FACTS,
     answer_places,
@@ -15,7 +16,6 @@ from agentgym_jax.traces.common import (
     episode_facts,
     finish_reason,
 )
-from agentgym_jax.trajectory import Trajectory, Turn
 
 SCHEMA = "ATIF-v1.7"
 

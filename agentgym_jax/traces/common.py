@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym_jax.trajectory import Trajectory, to_record
+from agentgym_jax.episodes.trajectory import Trajectory, to_record
 
 FACTS = "agentgym_jax"  # name of our fields in the free-form parts of a trace
 _ELSEWHERE = ("tokens", "logprobs", "sources", "policy_versions")

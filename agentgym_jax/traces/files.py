@@ -10,10 +10,10 @@ from typing import Any
 from absl import logging
 
 from agentgym_envs.base.protocol import read_json
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.episodes.trajectory import Trajectory, from_record
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.traces.atif import to_atif
 from agentgym_jax.traces.training_trace import from_training_trace, to_training_trace
-from agentgym_jax.trajectory import Trajectory, from_record
 
 FORMATS = ("atif", "training_trace")
 

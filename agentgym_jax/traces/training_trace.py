@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from agentgym_envs.base.protocol import LARGEST_NUMBER, is_solved
+from agentgym_jax.episodes.trajectory import Outcome, TokenSource, Trajectory, Turn, from_record
 from agentgym_jax.traces.common import (
     FACTS,
     answer_places,
@@ -25,7 +26,6 @@ from agentgym_jax.traces.common import (
     finish_reason,
     text_of,
 )
-from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory, Turn, from_record
 
 VERSION = 1
 NO_REWARD = "the trace has no reward"  # error of an episode whose result is unknown

@@ -7,10 +7,10 @@ import flax.struct
 import jax
 import numpy as np
 
-from agentgym_jax import batch as batching
-from agentgym_jax.batch import TokenBatch
+from agentgym_jax.episodes import batch as batching
+from agentgym_jax.episodes.batch import TokenBatch
 from agentgym_jax.serving.requests import RequestError
-from agentgym_jax.training_api import losses
+from agentgym_jax.training_api import tinker_losses
 
 _SHORTEST = 64  # tokens of the shortest row; each longer row has twice the tokens
 
@@ -61,7 +61,7 @@ def check(data: Sequence[Datum], loss_fn: str, *, context: int, vocab_size: int)
                     f"{place}: {name} has ids outside 0 to {vocab_size - 1}; use the tokenizer of "
                     "the served model"
                 )
-        inputs = losses.check_inputs(loss_fn, datum.fields, count, place)
+        inputs = tinker_losses.check_inputs(loss_fn, datum.fields, count, place)
         sequences.append(
             {
                 "tokens": datum.tokens,

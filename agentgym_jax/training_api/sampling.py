@@ -21,12 +21,12 @@ from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.requests import Generation, NotServingError, OverloadedError, RequestError
 from agentgym_jax.serving.sequences import TokenSequence
-from agentgym_jax.training_api import wire
+from agentgym_jax.training_api import tinker_wire
 from agentgym_jax.training_api.futures import Future, Result, complete, complete_if_failed
 
 MAX_WAITING = 4096  # asample calls that wait or run
 MAX_STOP = 16
-_ENGINE_WAITING = MAX_WAITING * wire.MAX_SAMPLES  # the bound on calls is reached first
+_ENGINE_WAITING = MAX_WAITING * tinker_wire.MAX_SAMPLES  # the bound on calls is reached first
 _STOPPED = "the server stops"
 # Loads weights, in the form of `Sampler.set_params`.
 Load = Callable[[], Any]
@@ -35,7 +35,7 @@ Load = Callable[[], Any]
 class _Call:
     """One asample call: its weights, its request, and the future of its result."""
 
-    def __init__(self, key: Hashable, load: Load, body: wire.SampleRequest, future: Any):
+    def __init__(self, key: Hashable, load: Load, body: tinker_wire.SampleRequest, future: Any):
         self.key, self.load, self.body, self.future = key, load, body, future
 
 
@@ -64,7 +64,7 @@ class SharedSampler:
         self._engine.check()
 
     def submit(
-        self, key: Hashable, load: Load, body: wire.SampleRequest, future: "Future[Result]"
+        self, key: Hashable, load: Load, body: tinker_wire.SampleRequest, future: "Future[Result]"
     ) -> None:
         """Samples for a call, whose future gets the protobuf result.
 
@@ -99,7 +99,7 @@ class SharedSampler:
         self._calls.put(None)
         self._thread.join()
 
-    def _check(self, body: wire.SampleRequest) -> None:
+    def _check(self, body: tinker_wire.SampleRequest) -> None:
         tokens, params = body.tokens, body.sampling_params
         if not tokens:
             raise RequestError("the prompt is empty; give at least one token", param="prompt")
@@ -199,7 +199,7 @@ class SharedSampler:
             future.add_done_callback(on_done)
 
 
-def _answer(body: wire.SampleRequest, results: Sequence[Any], score: Any) -> bytes:
+def _answer(body: tinker_wire.SampleRequest, results: Sequence[Any], score: Any) -> bytes:
     done: list[Generation] = [result.result() for result in results]
     prompt = None
     if score is not None:
@@ -207,10 +207,10 @@ def _answer(body: wire.SampleRequest, results: Sequence[Any], score: Any) -> byt
         if body.prompt_logprobs_last_n is not None:
             prompt[: -body.prompt_logprobs_last_n] = np.nan
     answers = [(r.token_ids, r.logprobs, r.finish_reason == "stop") for r in done]
-    return wire.sample_response(answers, prompt)
+    return tinker_wire.sample_response(answers, prompt)
 
 
-def _stops(params: wire.SamplingParams) -> list[Any]:
+def _stops(params: tinker_wire.SamplingParams) -> list[Any]:
     if params.stop is None:
         return []
     return [params.stop] if isinstance(params.stop, str) else list(params.stop)

@@ -15,12 +15,12 @@ from agentgym_jax.algorithms import masked
 from agentgym_jax.algorithms.losses import PolicyTokens
 from agentgym_jax.learner import accumulation, train_state
 from agentgym_jax.learner.train_state import TrainState
+from agentgym_jax.mesh.sharding import Layout, constrain_rows, launch_lock, put, to_host
 from agentgym_jax.models.lora import TARGETS, Adapters
 from agentgym_jax.models.policy import Params, Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
 from agentgym_jax.serving.requests import RequestError
-from agentgym_jax.sharding import Layout, constrain_rows, launch_lock, put, to_host
-from agentgym_jax.training_api import losses
+from agentgym_jax.training_api import tinker_losses
 from agentgym_jax.training_api.data import Datum, TargetBatch, check, pack
 
 ALPHA = 32.0  # Tinker's scale of adapters times the rank
@@ -127,7 +127,7 @@ class Trainer:
         Raises:
           RequestError: The data do not fit the loss or the model. The gradient is unchanged.
         """
-        bound = losses.bind(loss_fn, options)
+        bound = tinker_losses.bind(loss_fn, options)
         vocab_size = self._policy.config.vocab_size
         sequences = check(data, loss_fn, context=self._context, vocab_size=vocab_size)
         total, scores, ids = 0.0, [], []
@@ -232,7 +232,7 @@ class Trainer:
             entropy_BT=entropy_BT,
             marked_BT=rows.marked,
         )
-        loss_BT = losses.compute(loss_fn, bound, tokens)
+        loss_BT = tinker_losses.compute(loss_fn, bound, tokens)
         return masked.masked_sum(rows.weights * loss_BT, wanted_BT), logprob_BT
 
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentgym_jax.data.tasks import group_label
+from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.evaluation.compare import compare_episodes
 from agentgym_jax.evaluation.scores import EpisodeScore, read_scores, summarise_group
-from agentgym_jax.run_folder import RunFolder
-from agentgym_jax.trajectory import Outcome
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.viewer.records import TrajectoryFile
 
 SAMPLED, GREEDY = "sampled", "greedy"

@@ -9,13 +9,13 @@ from typing import Any
 
 from absl import logging
 
-from agentgym_jax import web_access
+from agentgym_jax.checks import web_access
 from agentgym_jax.client.transport import Transport
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.viewer import records
 from agentgym_jax.viewer.replays import replay_files
 from agentgym_jax.viewer.report import make_bundle, packed, page
-from agentgym_jax.viewer.summary import open_run, page_of
+from agentgym_jax.viewer.run_summary import open_run, page_of
 from agentgym_jax.viewer.worlds import worlds_of
 
 

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.telemetry.metrics_file import read_metrics
 from agentgym_jax.viewer.panels import Panel, panels_of
 from agentgym_jax.viewer.series import Run

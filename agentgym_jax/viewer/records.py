@@ -11,9 +11,9 @@ from typing import Any
 
 import tokenizers
 
-from agentgym_jax.run_folder import trajectory_shards
+from agentgym_jax.episodes.trajectory import TokenSource
+from agentgym_jax.runs.run_folder import trajectory_shards
 from agentgym_jax.text.tokenizer import BYTE_ALPHABET
-from agentgym_jax.trajectory import TokenSource
 
 _FILE = re.compile(r"(?P<kind>.+)_(?P<step>\d+)\.jsonl")
 # Labels that precede the goal in the environments' texts.

@@ -8,7 +8,7 @@ from typing import Any
 
 from absl import logging
 
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.runs.run_folder import RunFolder
 
 
 def replay_files(folder: RunFolder) -> list[pathlib.Path]:

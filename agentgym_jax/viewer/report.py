@@ -19,10 +19,10 @@ import markupsafe
 from absl import logging
 
 from agentgym_jax.client.transport import Transport
-from agentgym_jax.run_folder import RunFolder, write_atomic
+from agentgym_jax.runs.run_folder import RunFolder, write_atomic
 from agentgym_jax.viewer import records
 from agentgym_jax.viewer.comparison import PREFIXES, comparison_of
-from agentgym_jax.viewer.summary import OpenRun, open_run, page_of
+from agentgym_jax.viewer.run_summary import OpenRun, open_run, page_of
 from agentgym_jax.viewer.worlds import WITH_BROWSER, chosen_for_replay, worlds_of
 
 _PAGE = pathlib.Path(__file__).parent / "page"

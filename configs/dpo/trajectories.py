@@ -13,9 +13,9 @@ Result: not run yet.
 Source: beta 0.5, learning rate 5e-7, warm-up and decay of AgentGym's DPO script, arXiv:2406.04151.
 """
 
+from agentgym_jax.config.sections import AGENT_SECTIONS
 from agentgym_jax.configs import common
 from agentgym_jax.configs.eval import common as held_out
-from agentgym_jax.jobs.config.sections import AGENT_SECTIONS
 
 
 def get_config(arg=None):

@@ -2,8 +2,8 @@
 
 import importlib
 
+from agentgym_jax.config.sections import AGENT_SECTIONS
 from agentgym_jax.configs import common
-from agentgym_jax.jobs.config.sections import AGENT_SECTIONS
 
 EVALUATIONS = ("babyai", "sciworld", "searchqa", "textcraft", "webarena")
 

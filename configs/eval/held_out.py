@@ -9,9 +9,9 @@ Result: pages of experiments have the scores of the expert and of random valid a
 Source: tasks, limits and decoding of the training config.
 """
 
-from agentgym_jax.config_files import load_config
+from agentgym_jax.config.config_files import load_config
+from agentgym_jax.config.sections import AGENT_SECTIONS
 from agentgym_jax.configs import common
-from agentgym_jax.jobs.config.sections import AGENT_SECTIONS
 
 
 def get_config(arg=None):

@@ -12,9 +12,9 @@ Result: not run yet.
 Source: learning rate 1e-5 of AgentGym's behavioural cloning, arXiv:2406.04151.
 """
 
+from agentgym_jax.config.sections import AGENT_SECTIONS
 from agentgym_jax.configs import common
 from agentgym_jax.configs.eval import common as held_out
-from agentgym_jax.jobs.config.sections import AGENT_SECTIONS
 
 
 def get_config(arg=None):

@@ -21,10 +21,10 @@ import time
 
 import jax
 
-from agentgym_jax.jobs.config.sections import plain
-from agentgym_jax.jobs.rl import loop as rl
-from agentgym_jax.jobs.rl.build import open_rl
+from agentgym_jax.config.sections import plain
 from agentgym_jax.jobs.run import StopFlag
+from agentgym_jax.rl import loop as rl
+from agentgym_jax.rl.build import open_rl
 
 HERE = pathlib.Path(__file__).parent
 CACHE = pathlib.Path("~/.cache/agentgym_jax/xla").expanduser()

@@ -18,11 +18,11 @@ import sys
 import config as horizons
 import jax
 
+from agentgym_jax.config.sections import plain
 from agentgym_jax.jobs import after_step as held_out
-from agentgym_jax.jobs.config.sections import plain
-from agentgym_jax.jobs.rl import loop as rl
-from agentgym_jax.jobs.rl.build import open_rl
 from agentgym_jax.jobs.run import StopFlag, StopRequested
+from agentgym_jax.rl import loop as rl
+from agentgym_jax.rl.build import open_rl
 
 HERE = pathlib.Path(__file__).parent
 _SPEC = importlib.util.spec_from_file_location(

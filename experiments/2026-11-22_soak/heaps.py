@@ -22,10 +22,10 @@ from absl import flags
 from ml_collections import config_flags
 
 from agentgym_jax import train
-from agentgym_jax.command_setup import prepare
+from agentgym_jax.cli.command_setup import prepare
+from agentgym_jax.cli.startup import launch
 from agentgym_jax.jobs.run import Run
 from agentgym_jax.learner import checkpoint
-from agentgym_jax.startup import launch
 
 MIB = 2.0**20
 SAVES_PER_STEP = 0.5

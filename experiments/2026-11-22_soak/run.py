@@ -15,7 +15,7 @@ import sys
 import matplotlib
 import numpy as np
 
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.telemetry.metrics_file import read_metrics
 
 HERE = pathlib.Path(__file__).parent

@@ -38,7 +38,7 @@ from typing import Any
 
 import psutil
 
-from agentgym_jax.client.agentgym_originals.table import ORIGINALS
+from agentgym_jax.client.agentgym_originals.servers import ORIGINALS
 from agentgym_jax.client.embedded import EmbeddedServers
 
 TIMEOUT_S = 120.0

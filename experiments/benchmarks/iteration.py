@@ -50,11 +50,11 @@ import jax
 import side_by_side
 from absl import app, flags
 
-from agentgym_jax.command_setup import prepare
-from agentgym_jax.jobs.config.sections import plain
-from agentgym_jax.jobs.rl import loop as rl
-from agentgym_jax.jobs.rl.build import open_rl
+from agentgym_jax.cli.command_setup import prepare
+from agentgym_jax.config.sections import plain
 from agentgym_jax.jobs.run import Run, StopFlag, StopRequested
+from agentgym_jax.rl import loop as rl
+from agentgym_jax.rl.build import open_rl
 from configs import quickstart
 from configs.paper import babyai
 

@@ -16,11 +16,11 @@ import time
 import numpy as np
 from absl import app, flags
 
-from agentgym_jax.command_setup import prepare
-from agentgym_jax.jobs.config.sections import plain
-from agentgym_jax.jobs.rl import loop as rl
-from agentgym_jax.jobs.rl.build import open_rl
+from agentgym_jax.cli.command_setup import prepare
+from agentgym_jax.config.sections import plain
 from agentgym_jax.jobs.run import StopFlag
+from agentgym_jax.rl import loop as rl
+from agentgym_jax.rl.build import open_rl
 from configs import quickstart
 
 _LATENCY = flags.DEFINE_float(

@@ -22,13 +22,13 @@ from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.answers import Observation
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.episodes.trajectory import Trajectory
 from agentgym_jax.rollout.agents import SampledRows
 from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
 from agentgym_jax.rollout.interface import EnvironmentText
 from agentgym_jax.sampling.options import SamplingOptions, episode_key
 from agentgym_jax.sampling.sampler import Sampler
-from agentgym_jax.trajectory import Trajectory
 
 NAME = "numbers"
 

@@ -21,10 +21,10 @@ import tempfile
 import numpy as np
 from absl import app, flags
 
-from agentgym_jax.batch import pack, padding_share, tightest_row_length
 from agentgym_jax.data.conversations import read_conversations
 from agentgym_jax.data.demonstrations import record
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.episodes.batch import pack, padding_share, tightest_row_length
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import load_tokenizer
 

@@ -15,8 +15,8 @@ import sys
 import numpy as np
 from absl import app, flags
 
-from agentgym_jax.run_folder import RunFolder
-from agentgym_jax.trajectory import Trajectory, from_record
+from agentgym_jax.episodes.trajectory import Trajectory, from_record
+from agentgym_jax.runs.run_folder import RunFolder
 from experiments.benchmarks.bucket_lengths import choose_lengths, prefill_capacity
 
 _RUN = flags.DEFINE_string("run", None, "Run folder.", required=True)

@@ -16,15 +16,15 @@ import jax
 import numpy as np
 from absl import app, flags
 
-from agentgym_jax import batch as batching
 from agentgym_jax.algorithms import losses
+from agentgym_jax.episodes import batch as batching
+from agentgym_jax.episodes.trajectory import from_record
 from agentgym_jax.learner import train_state
 from agentgym_jax.learner.optimizer import make_optimizer
 from agentgym_jax.learner.update import make_score, make_update, put_batch
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.run_folder import RunFolder
-from agentgym_jax.trajectory import from_record
+from agentgym_jax.runs.run_folder import RunFolder
 from configs import quickstart
 
 _RUN = flags.DEFINE_string("run", None, "Run folder whose episodes are used.", required=True)

@@ -15,8 +15,8 @@ import worker
 from number_episodes import NumberEpisodes
 from shapes import SHAPES, is_action, shape_of
 
-from agentgym_jax import batch as batching
 from agentgym_jax.algorithms import losses
+from agentgym_jax.episodes import batch as batching
 from agentgym_jax.learner import train_state
 from agentgym_jax.learner.optimizer import make_optimizer
 from agentgym_jax.learner.stored_weights import make_adapters

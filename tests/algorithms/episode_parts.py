@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from agentgym_jax.algorithms import advantages, gae
-from agentgym_jax.algorithms.episodes import Episodes
+from agentgym_jax.algorithms.episode_sums import Episodes
 
 _TRACE = {"turn_discount": 1.0, "gae_lambda": 0.9}
 # Options of each advantage estimator, for tests whose result does not depend on them.

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agentgym_jax.algorithms.episodes import episode_returns, returns_to_go, turn_starts
+from agentgym_jax.algorithms.episode_sums import episode_returns, returns_to_go, turn_starts
 from tests.builders import draw_episodes, random_episodes
 
 pytestmark = pytest.mark.usefixtures("compiled_fastest")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from agentgym_jax.algorithms import advantages, kl, losses
-from agentgym_jax.algorithms.episodes import Episodes
+from agentgym_jax.algorithms.episode_sums import Episodes
 from tests.builders import policy_tokens
 
 pytestmark = pytest.mark.usefixtures("compiled_fastest")

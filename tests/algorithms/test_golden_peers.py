@@ -15,7 +15,7 @@ import pytest
 from episode_parts import with_options
 
 from agentgym_jax.algorithms import advantages, aggregation, controllers, kl, losses
-from agentgym_jax.algorithms.episodes import Episodes
+from agentgym_jax.algorithms.episode_sums import Episodes
 from agentgym_jax.learner import importance
 from agentgym_jax.learner.preference import LOSSES
 from tests.builders import policy_tokens

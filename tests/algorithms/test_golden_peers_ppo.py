@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from agentgym_jax.algorithms import gae, losses
-from agentgym_jax.algorithms.episodes import Episodes
+from agentgym_jax.algorithms.episode_sums import Episodes
 
 FOLDER = pathlib.Path(__file__).parents[1] / "golden" / "algorithms"
 OPTIONS = {"monte_carlo": (1.0, 1.0), "discounted": (0.99, 0.95)}

@@ -16,7 +16,7 @@ import pytest
 from episode_parts import with_options
 
 from agentgym_jax.algorithms import ALGORITHMS, advantages, aggregation, losses
-from agentgym_jax.algorithms.episodes import Episodes
+from agentgym_jax.algorithms.episode_sums import Episodes
 from configs import common
 from tests.builders import draw_episodes, policy_tokens
 

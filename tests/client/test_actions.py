@@ -14,7 +14,7 @@ from agentgym_jax.client.actions import (
     ParsedAction,
     parse_action,
 )
-from agentgym_jax.client.agentgym_originals.table import ORIGINALS
+from agentgym_jax.client.agentgym_originals.servers import ORIGINALS
 
 REACT = ActionRules(ActionFormat.REACT, max_characters=100)
 TEXTCRAFT = ORIGINALS["textcraft"].actions

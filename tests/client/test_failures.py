@@ -9,10 +9,10 @@ import pytest
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import EnvCause, EnvError, ServerUnavailable
 from agentgym_jax.client.failures import Breaker, spec_when_ready
-from agentgym_jax.jobs.config.agent import parse_agent
-from agentgym_jax.jobs.config.sections import plain
+from agentgym_jax.config.agent import parse_agent
+from agentgym_jax.config.sections import plain
 from agentgym_jax.jobs.environments import open_environments
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.runs.run_folder import RunFolder
 from configs import common
 from tests.waiting import PATIENCE_S
 

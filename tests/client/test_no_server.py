@@ -6,8 +6,8 @@ from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import EnvCause
 from agentgym_jax.client.no_server import NoServerTransport
 from agentgym_jax.client.pool import EnvPool
-from agentgym_jax.jobs.config.sections import ConfigError, plain
-from agentgym_jax.jobs.rl.config import parse
+from agentgym_jax.config.sections import ConfigError, plain
+from agentgym_jax.rl.rl_config import parse
 from configs import common
 from tests.integration import tiny
 from tests.waiting import PATIENCE_S

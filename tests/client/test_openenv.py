@@ -18,7 +18,7 @@ from agentgym_jax.client.embedded import EmbeddedServers
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.openenv import OpenEnvClient
 from agentgym_jax.client.pool import EnvPool
-from agentgym_jax.jobs.config.environments import EnvironmentSettings
+from agentgym_jax.config.environment_sections import EnvironmentSettings
 from configs import common
 from tests.fake_server import FakeServer
 from tests.waiting import PATIENCE_S

@@ -12,7 +12,7 @@ from agentgym_envs.base.protocol import EnvironmentSpec
 from agentgym_jax.client import calls
 from agentgym_jax.client.actions import ActionFormat
 from agentgym_jax.client.agentgym_originals import functions
-from agentgym_jax.client.agentgym_originals.table import ORIGINALS
+from agentgym_jax.client.agentgym_originals.servers import ORIGINALS
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.server_facts import ABOVE_ZERO, ServerFacts, from_spec

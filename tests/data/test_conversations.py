@@ -3,8 +3,8 @@ import json
 import pytest
 
 from agentgym_jax.data.conversations import Conversation, read_conversations
+from agentgym_jax.episodes.trajectory import Outcome, to_record
 from agentgym_jax.text.chat import Message
-from agentgym_jax.trajectory import Outcome, to_record
 from tests.builders import trajectory, turn
 
 TURNS = [

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentgym_jax.batch import padding_share
 from agentgym_jax.data.pipeline import Dropped, batches
+from agentgym_jax.episodes.batch import padding_share
 from agentgym_jax.text.chat import EncodedConversation
 
 

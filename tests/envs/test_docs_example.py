@@ -9,16 +9,16 @@ import sys
 
 import pytest
 
-from agentgym_jax.client.agentgym_originals.table import ORIGINALS
+from agentgym_jax.client.agentgym_originals.servers import ORIGINALS
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.embedded import EmbeddedServers
 from agentgym_jax.client.in_process import in_process_servers
-from agentgym_jax.jobs.config.agent import parse_agent
-from agentgym_jax.jobs.config.environments import EnvironmentSettings
-from agentgym_jax.jobs.config.sections import plain
-from agentgym_jax.jobs.config.settings import RolloutSettings
+from agentgym_jax.config.agent import parse_agent
+from agentgym_jax.config.environment_sections import EnvironmentSettings
+from agentgym_jax.config.sections import plain
+from agentgym_jax.config.settings import RolloutSettings
 from agentgym_jax.jobs.environments import open_environments
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.runs.run_folder import RunFolder
 from configs import common
 from tests.waiting import PATIENCE_S
 

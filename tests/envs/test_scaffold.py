@@ -9,8 +9,8 @@ import pytest
 from agentgym_envs.__main__ import main
 from agentgym_envs.base.served import load_environment
 from agentgym_envs.demonstrations import plain_text, record
-from agentgym_jax.jobs.config.sections import plain
-from agentgym_jax.jobs.rl.config import parse
+from agentgym_jax.config.sections import plain
+from agentgym_jax.rl.rl_config import parse
 
 
 @pytest.fixture

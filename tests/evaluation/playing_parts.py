@@ -8,10 +8,10 @@ from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.in_process import in_process_servers
 from agentgym_jax.client.oracle_clients import ExpertClient, ValidActionsClient
 from agentgym_jax.client.pool import EnvPool
+from agentgym_jax.config.settings import EvaluationSettings
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.evaluation.agents import ScriptedAgent
-from agentgym_jax.evaluation.evaluate import evaluate
-from agentgym_jax.jobs.config.settings import EvaluationSettings
+from agentgym_jax.evaluation.play import evaluate
+from agentgym_jax.evaluation.text_agents import ScriptedAgent
 from agentgym_jax.rollout.agents import TextRows
 from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.rollout.interface import EnvironmentText

@@ -9,20 +9,20 @@ import pytest
 from agentgym_jax import results
 from agentgym_jax.data import suite
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.evaluation import compare, plots, report, scores
+from agentgym_jax.episodes.trajectory import Outcome
+from agentgym_jax.evaluation import compare, score_plots, score_report, scores
 from agentgym_jax.evaluation.contamination import (
     describe_leakage,
     find_leakage,
     read_training_data,
 )
-from agentgym_jax.evaluation.suite import NOT_EVALUATED, describe_coverage, suite_scores
+from agentgym_jax.evaluation.suite_results import NOT_EVALUATED, describe_coverage, suite_scores
 from agentgym_jax.evaluation.task_identity import item_facts
-from agentgym_jax.trajectory import Outcome
 from tests.builders import episode_score
 
 scored = functools.partial(episode_score, group="all", turns=3)
 
-save = plots._save
+save = score_plots._save
 HASH = {"textcraft": "a" * 64, "maze": "b" * 64}
 MANIFESTS = {
     "textcraft": [{"data_idx": i, "split": "test", "goal": f"g{i}", "depth": 1} for i in range(9)],
@@ -45,7 +45,7 @@ def write(
     """Writes a result file in which the items `solved` are solved in the samples `solving`."""
     items = item_facts(TASKS, lists)
     episodes = [scored(i, i in solved and s in solving, s) for i in items for s in range(samples)]
-    facts = report.score_facts(
+    facts = score_report.score_facts(
         episodes,
         items,
         max_turns={"textcraft": 5, "maze": 5},
@@ -209,9 +209,11 @@ def test_a_result_has_the_same_colour_in_every_figure(tmp_path, monkeypatch):
             result.document[key] = {name: result.document[key][name]}
     figures = []
     monkeypatch.setattr(
-        plots, "_save", lambda figure, axes, path: figures.append((axes, save(figure, axes, path)))
+        score_plots,
+        "_save",
+        lambda figure, axes, path: figures.append((axes, save(figure, axes, path))),
     )
-    plots.write_plots(both, tmp_path / "plots")
+    score_plots.write_plots(both, tmp_path / "plots")
     assert len(figures) == 3
     for axes, _ in figures:
         (legend,) = axes[0].figure.legends

@@ -9,14 +9,14 @@ import pytest
 from playing_parts import ALL_TASKS, maze, play
 
 from agentgym_jax.client.chat_endpoint import CHAT
-from agentgym_jax.evaluation.agents import (
+from agentgym_jax.episodes.trajectory import Outcome, to_record
+from agentgym_jax.evaluation.text_agents import (
     AgentError,
     AgentStopped,
     EndpointAgent,
     EndpointSettings,
     check_address,
 )
-from agentgym_jax.trajectory import Outcome, to_record
 from tests.fake_server import DROP, serving
 from tests.waiting import PATIENCE_S
 

@@ -6,12 +6,12 @@ import pytest
 from playing_parts import ALL_TASKS, maze, play, stumbling
 
 from agentgym_jax.client.oracle_clients import ValidActionsClient
-from agentgym_jax.evaluation import report, scores
+from agentgym_jax.episodes.trajectory import Outcome, from_record
+from agentgym_jax.evaluation import score_report, scores
 from agentgym_jax.evaluation.contamination import find_leakage
 from agentgym_jax.evaluation.journal import Journal
 from agentgym_jax.evaluation.task_identity import item_facts
-from agentgym_jax.run_folder import RunFolder, RunFolderError
-from agentgym_jax.trajectory import Outcome, from_record
+from agentgym_jax.runs.run_folder import RunFolder, RunFolderError
 
 IDENTITY = {
     "agent": {"name": "random"},
@@ -52,7 +52,7 @@ def evaluation(folder, samples=2, stop_after=10**9, **options):
         return None
     journal.finish(result.trajectories)
     items = item_facts(ALL_TASKS, {"maze": []})
-    facts = report.score_facts(
+    facts = score_report.score_facts(
         result.sampled,
         items,
         max_turns={"maze": 15},
@@ -192,12 +192,12 @@ def test_a_resumed_evaluation_with_only_unplayable_tasks_left_writes_scores(
     document = json.loads(evaluation(folder, **outage))
     assert (document["overall"]["tasks"], document["overall"]["invalid"]) == (4, 4)
     assert document["overall"]["outcomes"]["env_error"] == 4
-    (told,) = [s for s in report.score_notes(document) if s.startswith("invalid")]
+    (told,) = [s for s in score_report.score_notes(document) if s.startswith("invalid")]
     assert "4 episodes" in told and "maze_4, maze_5." in told and "maze_3" not in told
     # After the environment has recovered, only the failed episodes are repeated.
     again = json.loads(evaluation(folder))
     assert again["overall"]["invalid"] == 0
-    assert [s for s in report.score_notes(again) if s.startswith("invalid")] == []
+    assert [s for s in score_report.score_notes(again) if s.startswith("invalid")] == []
 
 
 def test_a_journal_that_cannot_be_written_is_an_error(begun):

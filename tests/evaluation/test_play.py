@@ -6,9 +6,9 @@ from playing_parts import ALL_TASKS, CLIENTS, actions, maze, play, stumbling
 from agentgym_jax.client.actions import ActionFormat
 from agentgym_jax.client.errors import EnvCause, EnvError, ServerUnavailable
 from agentgym_jax.client.oracle_clients import ExpertClient, ValidActionsClient
-from agentgym_jax.evaluation.agents import AgentError, ScriptedAgent
+from agentgym_jax.episodes.trajectory import Outcome, from_record, to_record
+from agentgym_jax.evaluation.text_agents import AgentError, ScriptedAgent
 from agentgym_jax.rollout.agents import Answer, PromptTooLongError
-from agentgym_jax.trajectory import Outcome, from_record, to_record
 
 
 class Talker:

@@ -6,8 +6,8 @@ import itertools
 import numpy as np
 import pytest
 
-from agentgym_jax.evaluation import report, scores, statistics
-from agentgym_jax.trajectory import Outcome
+from agentgym_jax.episodes.trajectory import Outcome
+from agentgym_jax.evaluation import score_report, scores, statistics
 from tests.builders import episode_score
 
 scored = functools.partial(episode_score, failure=Outcome.HORIZON)
@@ -77,7 +77,7 @@ def test_a_turn_curve_equals_separate_evaluations_at_each_limit():
 
 @pytest.mark.parametrize("shown", ["none", "start", "every_turn"])
 def test_an_agent_that_sees_its_budget_has_no_turn_curve(shown):
-    facts = report.score_facts(
+    facts = score_report.score_facts(
         [scored(0, True)],
         {},
         max_turns={"textcraft": 8},

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.evaluation import scores, statistics
 from agentgym_jax.evaluation.scores import EpisodeScore
 from agentgym_jax.telemetry.metrics import lookup
-from agentgym_jax.trajectory import Outcome
 from tests.builders import episode_score, trajectory
 
 

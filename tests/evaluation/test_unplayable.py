@@ -9,7 +9,7 @@ from playing_parts import ALL_TASKS, maze, play, stumbling
 from agentgym_jax.client.errors import EnvCause, EnvError, ServerUnavailable
 from agentgym_jax.client.oracle_clients import ExpertClient
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.trajectory import Outcome
+from agentgym_jax.episodes.trajectory import Outcome
 
 ALWAYS = 10**6
 BRIEF_S = 0.2  # patience that the tests reach

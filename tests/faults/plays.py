@@ -7,13 +7,13 @@ from agentgym_jax.client.actions import ActionFormat
 from agentgym_jax.client.oracle_clients import ExpertClient
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.evaluation.agents import ScriptedAgent
+from agentgym_jax.episodes.trajectory import to_record
+from agentgym_jax.evaluation.text_agents import ScriptedAgent
 from agentgym_jax.rollout.agents import TextRows
 from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
 from agentgym_jax.rollout.interface import EnvironmentText
 from agentgym_jax.sampling.options import SamplingOptions
-from agentgym_jax.trajectory import to_record
 from tests.faults.runs import OF_THE_WAY, expected_errors
 from tests.waiting import PATIENCE_S
 

@@ -9,14 +9,14 @@ import jax
 import numpy as np
 
 from agentgym_jax.client.embedded import EmbeddedServers
-from agentgym_jax.jobs.config.sections import plain
-from agentgym_jax.jobs.rl import loop as rl
-from agentgym_jax.jobs.rl.build import open_rl
+from agentgym_jax.config.sections import plain
 from agentgym_jax.jobs.run import StopFlag, StopRequested
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.sources import resolve
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.rl import loop as rl
+from agentgym_jax.rl.build import open_rl
+from agentgym_jax.runs.run_folder import RunFolder
 from configs import common
 from tests.waiting import PATIENCE_S
 

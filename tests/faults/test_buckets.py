@@ -4,12 +4,12 @@ import jax
 import numpy as np
 import pytest
 
-from agentgym_jax import bucket
 from agentgym_jax.export import export
 from agentgym_jax.jobs.run import Run
-from agentgym_jax.jobs.train import run_job
-from agentgym_jax.run_folder import RunFolder
-from agentgym_jax.telemetry.summary import summary_lines
+from agentgym_jax.runs import bucket
+from agentgym_jax.runs.run_folder import RunFolder
+from agentgym_jax.telemetry.last_lines import summary_lines
+from agentgym_jax.training.job_kinds import run_job
 from agentgym_jax.viewer.report import write_report
 from tests.faults import runs
 

@@ -4,11 +4,11 @@ import jax
 import numpy as np
 import pytest
 
-from agentgym_jax.jobs.rl.background_rollouts import turn_versions
 from agentgym_jax.jobs.run import StopFlag
 from agentgym_jax.learner import stored_weights
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.sources import resolve
+from agentgym_jax.rl.background_rollouts import turn_versions
 from configs import common
 from tests.faults import runs
 

@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from agentgym_jax.client.errors import ServerUnavailable
-from agentgym_jax.jobs.rl import loop as rl
-from agentgym_jax.jobs.rl.build import open_rl
 from agentgym_jax.jobs.run import StopFlag
+from agentgym_jax.rl import loop as rl
+from agentgym_jax.rl.build import open_rl
 from tests.faults import runs
 from tests.faults.proxy import Fault, FaultProxy, Schedule
 from tests.faults.sickness import SICK, SICK_OPTIONS, after_the_first_step

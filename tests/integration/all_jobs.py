@@ -9,8 +9,8 @@ import pathlib
 import sys
 
 from agentgym_envs.base.environment import StepResult
-from agentgym_jax.jobs.config.sections import plain
-from agentgym_jax.jobs.train import run_job
+from agentgym_jax.config.sections import plain
+from agentgym_jax.training.job_kinds import run_job
 from configs import common
 from configs.agentevol import textcraft_babyai
 from configs.dpo import trajectories as dpo

@@ -8,8 +8,8 @@ BASE is the Hugging Face directory of the frozen weights. Jobs `mixture` and `pp
 import pathlib
 import sys
 
-from agentgym_jax.jobs.config.sections import plain
-from agentgym_jax.jobs.train import run_job
+from agentgym_jax.config.sections import plain
+from agentgym_jax.training.job_kinds import run_job
 from configs import common
 from tests.integration import all_jobs
 

@@ -15,7 +15,7 @@ from agentgym_jax.models import sources
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
 from agentgym_jax.models.weights import save_hf
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from tests import fast_programs
 from tests.builders import decoder_config

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from agentgym_jax.config.sections import plain
 from agentgym_jax.jobs import job
-from agentgym_jax.jobs.config.sections import plain
-from agentgym_jax.jobs.train import run_job
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.runs.run_folder import RunFolder
+from agentgym_jax.training.job_kinds import run_job
 from configs.rl import mixture
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ import nbclient
 import nbformat
 import pytest
 
-from agentgym_jax.config_files import resolve
+from agentgym_jax.config.config_files import resolve
 from agentgym_jax.telemetry.metrics import lookup
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -7,15 +7,16 @@ import jax
 import numpy as np
 import pytest
 
-from agentgym_jax.jobs import agentevol, dpo, job
-from agentgym_jax.jobs.agentevol import open_agentevol
-from agentgym_jax.jobs.config.sections import ConfigError, plain
-from agentgym_jax.jobs.dpo import open_dpo
+from agentgym_jax.config.sections import ConfigError, plain
+from agentgym_jax.jobs import job
 from agentgym_jax.jobs.run import Run, StopFlag
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.sources import resolve
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.runs.run_folder import RunFolder
+from agentgym_jax.supervised import agentevol, dpo
+from agentgym_jax.supervised.agentevol import open_agentevol
+from agentgym_jax.supervised.dpo import open_dpo
 from configs import common
 from configs.agentevol import textcraft_babyai
 from configs.dpo import trajectories

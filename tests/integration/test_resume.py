@@ -16,11 +16,11 @@ import jax
 import numpy as np
 import pytest
 
-from agentgym_jax.jobs.config.sections import plain
+from agentgym_jax.config.sections import plain
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.sources import resolve
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.runs.run_folder import RunFolder
 from tests import fast_programs
 from tests.integration import tiny
 

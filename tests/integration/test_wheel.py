@@ -12,7 +12,7 @@ import zipfile
 
 import pytest
 
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.runs.run_folder import RunFolder
 
 ROOT = pathlib.Path(__file__).parents[2]
 PARTS = (
@@ -129,7 +129,7 @@ def test_the_installed_command_trains_a_shipped_config(wheel, tmp_path):
 def test_shipped_configs_are_found_from_any_folder(site, tmp_path):
     program = """
 import json, pathlib, sys
-from agentgym_jax.config_files import find_shipped_config
+from agentgym_jax.config.config_files import find_shipped_config
 from agentgym_jax.configs.rl import two_rooms
 files = [e.path for e in two_rooms.get_config().environments.babyai.values() if hasattr(e, "path")]
 assert len(files) == 2 and all(pathlib.Path(f).is_file() for f in files), files
@@ -148,9 +148,7 @@ print(json.dumps(find_shipped_config(sys.argv[1:])))
 def test_a_file_in_the_current_folder_takes_precedence_over_a_shipped_config(site, tmp_path):
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "quickstart.py").touch()
-    program = (
-        "import sys; from agentgym_jax.config_files import *; print(find_shipped_config(sys.argv))"
-    )
+    program = "import sys; from agentgym_jax.config.config_files import *; print(find_shipped_config(sys.argv))"
     arguments = ["--config=configs/quickstart.py"]
     assert repr(arguments[0]) in run(site, tmp_path, "-c", program, *arguments)
 

@@ -4,14 +4,15 @@ import types
 
 import pytest
 
+from agentgym_jax.config.sections import AGENT_SECTIONS, ConfigError, plain
+from agentgym_jax.config.settings import CollectorSettings
 from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.encoding import common_prompts
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.jobs import agents, dpo, sft
-from agentgym_jax.jobs.config.sections import AGENT_SECTIONS, ConfigError, plain
-from agentgym_jax.jobs.config.settings import CollectorSettings
+from agentgym_jax.jobs import sampled_agents
 from agentgym_jax.jobs.environments import Environments
 from agentgym_jax.rollout.interface import EnvironmentText
+from agentgym_jax.supervised import dpo, sft
 from agentgym_jax.text.chat import Message
 from configs.dpo import trajectories as dpo_config
 from configs.sft import trajectories as sft_config
@@ -110,20 +111,20 @@ def settings(opening):
 
 
 def test_episodes_start_with_the_prompt_of_the_data_or_else_the_instructions():
-    opened = agents.match_prompts(environments(), settings("data"), [DOOR])
+    opened = sampled_agents.match_prompts(environments(), settings("data"), [DOOR])
     contents = {n: [m["content"] for m in t.preamble] for n, t in opened.texts.items()}
     assert contents == {"door": ["u1", "a2"], "hut": ["hut"]}
-    assert agents.training_preambles(opened, settings("data")) == {}
+    assert sampled_agents.training_preambles(opened, settings("data")) == {}
 
 
 def test_other_prompt_modes_keep_the_prompts_of_the_config():
     before = environments()
-    assert agents.match_prompts(before, settings("system"), [DOOR]) is before
-    assert set(agents.training_preambles(before, settings("system"))) == {"door", "hut"}
+    assert sampled_agents.match_prompts(before, settings("system"), [DOOR]) is before
+    assert set(sampled_agents.training_preambles(before, settings("system"))) == {"door", "hut"}
 
 
 def test_a_training_task_must_not_be_held_out():
     held_out = [Task("door", 1, "g"), Task("maze", 1, "g"), Task("door", 2, "g")]
     with pytest.raises(ConfigError, match="2 held-out tasks .* such as door_1"):
-        agents.check_held_out(environments(held_out), [DOOR, HALL])
-    agents.check_held_out(environments(held_out[2:]), [DOOR, HALL])
+        sampled_agents.check_held_out(environments(held_out), [DOOR, HALL])
+    sampled_agents.check_held_out(environments(held_out[2:]), [DOOR, HALL])

@@ -21,7 +21,7 @@ flags.FLAGS([sys.argv[0], "--compilation_cache="])
 command_setup.prepare()
 """
 ALONE = """
-from agentgym_jax.process_setup import limit_arenas
+from agentgym_jax.cli.process_setup import limit_arenas
 
 limit_arenas()
 """

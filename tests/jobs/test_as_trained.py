@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from agentgym_jax.config.sections import plain
 from agentgym_jax.jobs.as_trained import take_over
-from agentgym_jax.jobs.config.sections import plain
 from configs import quickstart
 from configs.eval import suite
 

@@ -4,9 +4,9 @@ import jax
 import pytest
 
 from agentgym_jax.api import USER_ERRORS
-from agentgym_jax.jobs import train
-from agentgym_jax.jobs.config.sections import ConfigError, plain
+from agentgym_jax.config.sections import ConfigError, plain
 from agentgym_jax.jobs.device_errors import check_devices, device_errors
+from agentgym_jax.training import job_kinds
 from configs import quickstart
 
 EXHAUSTED = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.\nmany\nlines"
@@ -18,10 +18,10 @@ def test_exhausted_memory_names_the_keys_to_lower_with_their_values(monkeypatch)
     def fail(*_):
         raise jax.errors.JaxRuntimeError(EXHAUSTED)
 
-    monkeypatch.setitem(train.JOBS, "rl", train.Job(None, fail, None))
+    monkeypatch.setitem(job_kinds.JOBS, "rl", job_kinds.Job(None, fail, None))
     config = plain(quickstart.get_config("smoke"))
     with pytest.raises(USER_ERRORS) as stopped:
-        train.run_job(config, "nowhere")
+        job_kinds.run_job(config, "nowhere")
     text = str(stopped.value)
     for section, key in (
         ("sampler", "rows"),

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from agentgym_jax.config.sections import ConfigError, plain
+from agentgym_jax.config.settings import EvaluationSettings
 from agentgym_jax.jobs import evaluation
-from agentgym_jax.jobs.config.sections import ConfigError, plain
-from agentgym_jax.jobs.config.settings import EvaluationSettings
 from agentgym_jax.jobs.evaluation import AgentKind
 from configs.eval import suite
 

@@ -2,13 +2,8 @@
 
 import pytest
 
-from agentgym_jax.jobs.config.model import (
-    ModelSettings,
-    build_layouts,
-    is_hybrid,
-    resolve_source,
-)
-from agentgym_jax.jobs.config.sections import ConfigError
+from agentgym_jax.config.model import ModelSettings, build_layouts, is_hybrid, resolve_source
+from agentgym_jax.config.sections import ConfigError
 
 ARCHITECTURE = dict(
     hidden_size=32,

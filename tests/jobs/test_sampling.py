@@ -3,13 +3,13 @@ from types import SimpleNamespace
 import jax
 import pytest
 
-from agentgym_jax.jobs.agents import build_agent
-from agentgym_jax.jobs.config.sections import ConfigError
-from agentgym_jax.jobs.config.settings import RolloutSettings
+from agentgym_jax.config.sections import ConfigError
+from agentgym_jax.config.settings import RolloutSettings
 from agentgym_jax.jobs.environments import Environments
+from agentgym_jax.jobs.sampled_agents import build_agent
+from agentgym_jax.mesh.sharding import DECODE_RULES, Layout, make_mesh
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling.options import SamplingOptions
-from agentgym_jax.sharding import DECODE_RULES, Layout, make_mesh
 from configs import common
 from tests.builders import decoder_config
 

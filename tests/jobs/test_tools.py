@@ -3,15 +3,15 @@
 import pytest
 
 from agentgym_jax import api
-from agentgym_jax.jobs.config.sections import ConfigError
-from agentgym_jax.jobs.replay.episodes import find_episode
-from agentgym_jax.jobs.train import run_job
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.config.sections import ConfigError
+from agentgym_jax.episodes.trajectory import TokenSource, from_record
+from agentgym_jax.replays.recorded_episodes import find_episode
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.text.template import CHATML
 from agentgym_jax.text.tokenizer import byte_tokenizer
-from agentgym_jax.trajectory import TokenSource, from_record
+from agentgym_jax.training.job_kinds import run_job
 from configs import common
-from tests.jobs.test_replay import continued, longest, run_config
+from tests.replays.test_replay import continued, longest, run_config
 
 LENGTH = 3072  # tokens of an episode, of one byte each
 TASKS = dict(kind="split", where={}, limit=0, group_by="split")

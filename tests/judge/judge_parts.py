@@ -5,11 +5,11 @@ import contextlib
 import json
 
 from agentgym_jax.client.chat_endpoint import ChatEndpoint
+from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.judge.cache import VerdictCache
 from agentgym_jax.judge.judge import Judge, JudgedCollector
 from agentgym_jax.judge.rubric import Rubric
 from agentgym_jax.rollout.interface import CollectStatistics
-from agentgym_jax.trajectory import Outcome
 from tests.builders import trajectory, turn
 from tests.fake_server import serving
 from tests.waiting import PATIENCE_S

@@ -11,11 +11,11 @@ import sys
 import pytest
 from judge_parts import verdict
 
-from agentgym_jax.jobs import sft as sft_job
-from agentgym_jax.jobs.agents import build_judge
-from agentgym_jax.jobs.config.sections import ConfigError, plain
-from agentgym_jax.jobs.config.settings import JudgeSettings
-from agentgym_jax.jobs.rl.config import parse
+from agentgym_jax.config.sections import ConfigError, plain
+from agentgym_jax.config.settings import JudgeSettings
+from agentgym_jax.jobs.sampled_agents import build_judge
+from agentgym_jax.rl.rl_config import parse
+from agentgym_jax.supervised import sft as sft_job
 from configs.sft import trajectories as sft
 from tests.integration import tiny
 from tests.processes import launch

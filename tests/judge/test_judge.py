@@ -9,12 +9,12 @@ from judge_parts import KEY, collect, episode, make_judge, never, verdict
 
 from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.client.errors import EnvCause, ServerUnavailable
-from agentgym_jax.jobs.rl.metrics import judge_metrics
+from agentgym_jax.episodes.trajectory import Outcome, to_record
 from agentgym_jax.learner.experience import make_experience, token_rewards
+from agentgym_jax.rl.rl_metrics import judge_metrics
 from agentgym_jax.rollout.shared import gather_episodes
-from agentgym_jax.run_folder import RunFolderError
+from agentgym_jax.runs.run_folder import RunFolderError
 from agentgym_jax.telemetry.metrics import lookup
-from agentgym_jax.trajectory import Outcome, to_record
 from tests.builders import trajectory
 from tests.fake_server import DROP
 

@@ -14,9 +14,9 @@ from learner_parts import CONFIG, make_learner
 
 from agentgym_jax.learner import train_state, update
 from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
+from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
 from tests.builders import pack_sequences, token_sequences
 from tests.waiting import until
 

@@ -12,9 +12,9 @@ from learner_parts import OPTIMIZER, UPDATE, first_params, make_learner
 from agentgym_jax.learner import compact_adam, train_state, update
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.learner.optimizer import make_optimizer
+from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models.config import PRESETS
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
 from tests.builders import pack_sequences, token_sequences
 
 COMPACT = ("bfloat16", "int8")

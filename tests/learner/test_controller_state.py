@@ -13,8 +13,8 @@ from agentgym_jax.algorithms.mixture_horizon import (
     TurnLimit,
 )
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.learner.controller_state import Controllers, ControllerState, horizon_statistics
-from agentgym_jax.trajectory import Outcome
 
 AVERAGE = dict(kind="moving_average", decay=0.5)
 ADAPTIVE = dict(kind="adaptive", coef=0.1, target=0.01, rate=0.1)

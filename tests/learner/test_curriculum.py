@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.learner.curriculum import AllTasks, SuccessRate
-from agentgym_jax.trajectory import Outcome
 
 RULE = SuccessRate(candidates=4, decay=0.5, prior=2.0, floor=0.01)
 EASY, HARD, MIXED, NEW = (Task("babyai", i, "GoTo") for i in range(4))

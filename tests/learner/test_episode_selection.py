@@ -1,7 +1,7 @@
 import pytest
 
+from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.learner.episode_selection import Rule, select_episodes
-from agentgym_jax.trajectory import Outcome
 from tests.builders import trajectory, turn
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from agentgym_jax.algorithms import ALGORITHMS, losses
+from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.learner import importance
 from agentgym_jax.learner.experience import (
     make_experience,
@@ -13,7 +14,6 @@ from agentgym_jax.learner.experience import (
     token_rewards,
     turn_anchors,
 )
-from agentgym_jax.trajectory import Outcome
 from configs import common
 from tests.builders import trajectory, turn
 

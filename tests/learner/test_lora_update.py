@@ -11,9 +11,9 @@ from learner_parts import CONFIG, OPTIMIZER, SURROGATE, UPDATE, first_params
 
 from agentgym_jax.learner import optimizer, train_state, update
 from agentgym_jax.learner.stored_weights import make_adapters
+from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models.lora import TARGETS, merge
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
 from tests.builders import pack_sequences, token_sequences
 
 pytestmark = pytest.mark.usefixtures("compiled_fastest")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from learner_parts import CONFIG, OPTIMIZER, first_params
 
-from agentgym_jax.batch import pack
+from agentgym_jax.episodes.batch import pack
 from agentgym_jax.learner import optimizer, train_state
 from agentgym_jax.learner.preference import (
     LOSSES,
@@ -20,8 +20,8 @@ from agentgym_jax.learner.preference import (
     pack_pairs,
     put_pairs,
 )
+from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
 
 pytestmark = pytest.mark.usefixtures("compiled_fastest")
 

@@ -6,8 +6,8 @@ from learner_parts import CONFIG, OPTIMIZER, first_params
 
 from agentgym_jax.learner import train_state
 from agentgym_jax.learner.optimizer import make_optimizer
+from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
 
 
 @pytest.fixture(scope="module", params=["adamw", "muon"])

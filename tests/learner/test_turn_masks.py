@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from agentgym_jax.learner import update
-from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
+from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from tests.builders import pack_sequences, token_sequences
 from tests.learner.learner_parts import CONFIG, make_learner
 

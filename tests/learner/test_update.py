@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from learner_parts import CONFIG, SURROGATE, UPDATE, make_learner
 
-from agentgym_jax import batch as batching
 from agentgym_jax.algorithms import aggregation, losses
+from agentgym_jax.episodes import batch as batching
 from agentgym_jax.learner import update
-from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
+from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from tests.builders import pack_sequences, token_sequences
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")

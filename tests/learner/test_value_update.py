@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from learner_parts import CONFIG, OPTIMIZER, SURROGATE, UPDATE, first_params
 
-from agentgym_jax import batch as batching
+from agentgym_jax.episodes import batch as batching
 from agentgym_jax.learner import optimizer, train_state, update, value_update
 from agentgym_jax.learner.checkpoint import Checkpoints
+from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models.critic import Critic, values_before
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
 from tests.builders import pack_sequences, token_sequences
 
 pytestmark = pytest.mark.usefixtures("compiled_fastest")

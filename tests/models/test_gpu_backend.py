@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agentgym_jax.mesh.sharding import DECODE_RULES, Layout, make_mesh, tracing_for
 from agentgym_jax.models import decode_backend, policy
 from agentgym_jax.models.gpu_backend import GPUBackend, attend_packed
 from agentgym_jax.models.kv_cache import CACHE_AXES, KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.planning import hlo
 from agentgym_jax.planning.topology import compile_absent, has_gpu_compiler, parse_topology
-from agentgym_jax.sharding import DECODE_RULES, Layout, make_mesh, tracing_for
 from tests.builders import decoder_config
 
 needs_compiler = pytest.mark.skipif(not has_gpu_compiler(), reason="needs the extra [cuda]")

@@ -12,6 +12,7 @@ import safetensors.numpy
 import transformers
 
 from agentgym_jax.learner.accumulation import accumulate_gradients
+from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models import sources
 from agentgym_jax.models.config import from_hf_config, to_hf_config
 from agentgym_jax.models.decode_backend import DecodeBackend
@@ -19,7 +20,6 @@ from agentgym_jax.models.hybrid import create_cache
 from agentgym_jax.models.kv_cache import copy_rows
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import load_hf, save_hf
-from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
 from tests.builders import hybrid_config
 
 # Outputs of delta nets that are close to 0 are normalised; a large constant keeps this from multiplying

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agentgym_jax.mesh.sharding import DECODE_RULES, Layout, make_mesh
 from agentgym_jax.models import gpu_backend, tpu_backend
 from agentgym_jax.models.attention import attend_segments
 from agentgym_jax.models.decode_backend import DecodeBackend
 from agentgym_jax.models.kv_cache import KVCache, copy_rows
-from agentgym_jax.sharding import DECODE_RULES, Layout, make_mesh
 
 LAYERS, ROWS, SLOTS, HEADS, KV_HEADS, SIZE = 2, 8, 64, 4, 2, 64
 BACKENDS = pytest.mark.parametrize(

@@ -3,9 +3,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agentgym_jax.mesh.sharding import DECODE_RULES, Layout, make_mesh
 from agentgym_jax.models.bfloat16_bits import from_bits
 from agentgym_jax.models.kv_cache import KVCache, copy_rows
-from agentgym_jax.sharding import DECODE_RULES, Layout, make_mesh
 from tests.builders import decoder_config
 
 CONFIG = decoder_config(num_layers=3)

@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models import sources
 from agentgym_jax.models.config import PRESETS
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
 from tests.builders import decoder_config
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "decoder"

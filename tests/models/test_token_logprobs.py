@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agentgym_jax.batch import TokenMasks
+from agentgym_jax.episodes.batch import TokenMasks
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
 from tests.builders import decoder_config

@@ -11,12 +11,12 @@ import pytest
 import safetensors.numpy
 from flax.traverse_util import flatten_dict
 
+from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models import sources
 from agentgym_jax.models.hf_tensors import INDEX_FILE, RULES
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import load_hf, save_hf
-from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
 from tests.builders import decoder_config, decoder_families
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "decoder"

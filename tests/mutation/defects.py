@@ -496,7 +496,7 @@ ROLLOUT = [
         "rollout",
         "(max_turns - 1 - turn) * max_off_policy_steps",
         "turn * max_off_policy_steps",
-        "tests/jobs/test_prefetch.py",
+        "tests/rl/test_prefetch.py",
     ),
     # Overlapping rollouts draw the same tasks.
     Mutant(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agentgym_jax.models.attention import attend_cache
-from agentgym_jax.native import attention, library, products
+from agentgym_jax.native import library, native_attention, products
 
 pytestmark = [
     pytest.mark.usefixtures("compiled_fast"),
@@ -29,7 +29,9 @@ def _operands(kv_heads, group, H, seed=0, dtype="float32"):
 def _attend(q, k, v, layer, rows, positions):
     if k.dtype != np.float32:
         k, v = k.view(np.uint16), v.view(np.uint16)  # the cache stores 16-bit numbers
-    return np.asarray(attention.attend_step(q, k, v, layer, np.int32(rows), np.int32(positions)))
+    return np.asarray(
+        native_attention.attend_step(q, k, v, layer, np.int32(rows), np.int32(positions))
+    )
 
 
 # The sizes include partial tiles. A tile has 4 queries of one head and 3 slots, and is computed in
@@ -92,9 +94,9 @@ def test_native_attention_sees_changes_of_the_cache_within_a_program():
     @jax.jit
     def twice(k, v):
         rows, positions = jnp.arange(B), jnp.full(B, 7)
-        first = attention.attend_step(q, k, v, 0, rows, positions)
+        first = native_attention.attend_step(q, k, v, 0, rows, positions)
         k = k.at[0].multiply(2.0)
-        return first, attention.attend_step(q, k, v, 0, rows, positions)
+        return first, native_attention.attend_step(q, k, v, 0, rows, positions)
 
     first, second = twice(k, v)
     np.testing.assert_array_equal(first, _attend(q, k, v, 0, range(B), [7] * B))
@@ -103,13 +105,13 @@ def test_native_attention_sees_changes_of_the_cache_within_a_program():
 
 def test_many_rows_several_tokens_and_other_types_use_xla():
     cache = jnp.zeros((1, 1, 1, 4, 8))
-    assert attention.is_fast(jnp.zeros((products.MAX_ROWS, 1, 2, 8)), cache)
+    assert native_attention.is_fast(jnp.zeros((products.MAX_ROWS, 1, 2, 8)), cache)
     for other in (
         jnp.zeros((products.MAX_ROWS + 1, 1, 2, 8)),
         jnp.zeros((4, 2, 2, 8)),
         jnp.zeros((4, 1, 2, 8), jnp.bfloat16),
     ):
-        assert not attention.is_fast(other, cache)
+        assert not native_attention.is_fast(other, cache)
     bits = cache.astype(jnp.uint16)
-    assert attention.is_fast(jnp.zeros((4, 1, 2, 8), jnp.bfloat16), bits)
-    assert not attention.is_fast(jnp.zeros((4, 1, 2, 8)), bits)
+    assert native_attention.is_fast(jnp.zeros((4, 1, 2, 8), jnp.bfloat16), bits)
+    assert not native_attention.is_fast(jnp.zeros((4, 1, 2, 8)), bits)

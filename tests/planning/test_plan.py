@@ -7,12 +7,11 @@ import json
 import jax
 import pytest
 
-from agentgym_jax.jobs.config.sections import ConfigError, plain
-from agentgym_jax.jobs.rl.config import parse
+from agentgym_jax.config.sections import ConfigError, plain
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.planning import search, topology
+from agentgym_jax.planning.plan_report import GIB, format_plan, make_plan
 from agentgym_jax.planning.programs import get_decoder_config, make_programs
-from agentgym_jax.planning.report import GIB, format_plan, make_plan
 from agentgym_jax.planning.search import search_plan
 from agentgym_jax.planning.topology import (
     Chip,
@@ -21,6 +20,7 @@ from agentgym_jax.planning.topology import (
     has_gpu_compiler,
     parse_topology,
 )
+from agentgym_jax.rl.rl_config import parse
 from configs.paper import textcraft
 from configs.rl import bandit
 

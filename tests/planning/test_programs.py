@@ -3,13 +3,13 @@
 import jax
 import pytest
 
-from agentgym_jax.jobs.agents import count_process_rows
-from agentgym_jax.jobs.config.sections import ConfigError, plain
-from agentgym_jax.jobs.rl.config import parse
+from agentgym_jax.config.sections import ConfigError, plain
+from agentgym_jax.jobs.sampled_agents import count_process_rows
+from agentgym_jax.mesh.sharding import make_layouts
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.planning import hlo
 from agentgym_jax.planning.programs import get_decoder_config, make_programs
-from agentgym_jax.sharding import make_layouts
+from agentgym_jax.rl.rl_config import parse
 from configs.rl import bandit
 
 FSDP = dict(data=1, fsdp=8, tensor=1, decode_tensor=0)

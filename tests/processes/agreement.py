@@ -1,4 +1,4 @@
-"""Uses the functions of `agentgym_jax.processes` in one of several processes.
+"""Uses the functions of `agentgym_jax.mesh.processes` in one of several processes.
 
 python agreement.py SCENARIO[+SCENARIO...] [--coordinator=... --num_processes=... --process_id=...]
 
@@ -12,9 +12,9 @@ import time
 import jax
 import numpy as np
 
-from agentgym_jax import cluster, processes
 from agentgym_jax.client.errors import EnvCause, ServerUnavailable
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.mesh import cluster, processes
 from agentgym_jax.rollout import shared
 
 

@@ -8,9 +8,9 @@ import sys
 
 from absl import flags
 
-from agentgym_jax import cluster
-from agentgym_jax.jobs.config.sections import plain
-from agentgym_jax.jobs.train import run_job
+from agentgym_jax.config.sections import plain
+from agentgym_jax.mesh import cluster
+from agentgym_jax.training.job_kinds import run_job
 from configs import common
 from tests.integration import all_jobs
 

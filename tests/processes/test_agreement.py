@@ -9,7 +9,8 @@ import types
 import numpy as np
 import pytest
 
-from agentgym_jax import cluster, process_setup, processes
+from agentgym_jax.cli import process_setup
+from agentgym_jax.mesh import cluster, processes
 from tests.processes import launch
 
 SCRIPT = pathlib.Path(__file__).with_name("agreement.py")

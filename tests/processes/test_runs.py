@@ -15,7 +15,7 @@ from agentgym_jax.learner import stored_weights
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.sources import resolve
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.telemetry.metrics_file import read_metrics
 from tests.processes import launch
 from tests.waiting import PATIENCE_S

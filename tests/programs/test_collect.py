@@ -13,17 +13,18 @@ import jax
 import numpy as np
 import pytest
 
-from agentgym_jax.batch import pack
 from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import ServerUnavailable
 from agentgym_jax.client.no_server import NoServerTransport
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.episodes.batch import pack
+from agentgym_jax.episodes.trajectory import Outcome, TokenSource
 from agentgym_jax.learner.turn_masks import turn_masks
 from agentgym_jax.learner.update import make_score
-from agentgym_jax.programs.collect import ProgramCollector
 from agentgym_jax.programs.gateway import Gateway
+from agentgym_jax.programs.program_collector import ProgramCollector
 from agentgym_jax.programs.runners import CommandProgram, FunctionProgram
 from agentgym_jax.programs.task import AgentTask
 from agentgym_jax.rollout.agents import SampledRows
@@ -37,7 +38,6 @@ from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.grammars import Grammars
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.text.tool_chat import ToolChat
-from agentgym_jax.trajectory import Outcome, TokenSource
 from tests.programs import client_programs, programs
 from tests.rollout.world import World
 from tests.waiting import PATIENCE_S, until
@@ -417,7 +417,7 @@ def test_a_hanging_program_ends_at_its_timeout(setup, monkeypatch, program):
     clock = types.SimpleNamespace(
         perf_counter=lambda: time.perf_counter() + late_s[0], sleep=time.sleep
     )
-    monkeypatch.setattr("agentgym_jax.programs.collect.time", clock)
+    monkeypatch.setattr("agentgym_jax.programs.program_collector.time", clock)
 
     def jump(done, total, tokens):
         late_s[0] = 1e6 * (done > 0)

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from agentgym_jax.algorithms import ALGORITHMS
-from agentgym_jax.batch import pack
+from agentgym_jax.episodes.batch import pack
+from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.learner.experience import make_experience, pack_experience
 from agentgym_jax.learner.turn_masks import turn_masks
 from agentgym_jax.learner.update import make_score
 from agentgym_jax.programs import compaction, delegation, react
 from agentgym_jax.programs.task import AgentTask
 from agentgym_jax.rollout.episode import EpisodeLimits
-from agentgym_jax.trajectory import Outcome
 from tests.fake_server import FakeServer
 from tests.programs.test_collect import Setup, function
 from tests.rollout.world import World

@@ -10,8 +10,8 @@ import sys
 import numpy as np
 import pytest
 
-from agentgym_jax.jobs.config.sections import ConfigError, plain
-from agentgym_jax.jobs.rl.config import parse
+from agentgym_jax.config.sections import ConfigError, plain
+from agentgym_jax.rl.rl_config import parse
 from tests.integration import tiny
 from tests.other_environment import install
 

@@ -7,6 +7,7 @@ from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.answers import Observation
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.episodes.trajectory import TokenSource, from_record, to_record
 from agentgym_jax.learner.experience import make_experience, turn_anchors
 from agentgym_jax.rollout.episode import (
     TURN_BUDGETS,
@@ -19,7 +20,6 @@ from agentgym_jax.rollout.episode import (
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.text.chat import ChatRenderer, Message
 from agentgym_jax.text.tokenizer import byte_tokenizer
-from agentgym_jax.trajectory import TokenSource, from_record, to_record
 
 # Outputs of the agent and answers of the environment in each episode; the answer None marks a parse
 # error.

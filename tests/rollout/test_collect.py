@@ -9,24 +9,24 @@ import numpy as np
 import pytest
 
 from agentgym_jax.client.actions import ParsedAction
-from agentgym_jax.client.agentgym_originals.table import ORIGINALS
+from agentgym_jax.client.agentgym_originals.servers import ORIGINALS
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import ServerUnavailable
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.client.transport import HttpTransport
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
 from agentgym_jax.rollout.agents import SampledRows
 from agentgym_jax.rollout.collect import Collector, RunningEpisodes
 from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
-from agentgym_jax.rollout.failures import ContextTooSmallError
 from agentgym_jax.rollout.interface import EnvironmentText
+from agentgym_jax.rollout.retries import ContextTooSmallError
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import byte_tokenizer
-from agentgym_jax.trajectory import Outcome
 from tests.builders import decoder_config
 from tests.fake_server import DROP
 from tests.rollout.world import World

@@ -8,6 +8,7 @@ import pytest
 from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.answers import Observation
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.episodes.trajectory import Outcome, TokenSource
 from agentgym_jax.rollout.episode import (
     AgentTurn,
     Append,
@@ -18,7 +19,6 @@ from agentgym_jax.rollout.episode import (
     Send,
 )
 from agentgym_jax.sampling.options import SamplingOptions
-from agentgym_jax.trajectory import Outcome, TokenSource
 
 STOP = 99
 

@@ -7,13 +7,8 @@ import pytest
 from agentgym_jax.client.errors import EnvCause, EnvError, ServerUnavailable
 from agentgym_jax.client.pool import ReplyKind
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.rollout.failures import (
-    Attempts,
-    RetryDecision,
-    RetryPolicy,
-    check_some_served,
-)
-from agentgym_jax.trajectory import Outcome
+from agentgym_jax.episodes.trajectory import Outcome
+from agentgym_jax.rollout.retries import Attempts, RetryDecision, RetryPolicy, check_some_served
 from tests.builders import trajectory
 
 ERROR = EnvError(EnvCause.TIMEOUT, "no answer")

@@ -5,11 +5,11 @@ import pytest
 from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.answers import Observation
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.rollout.episode import AgentTurn, Episode, EpisodeLimits, EpisodeRequest, Finish
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import byte_tokenizer
-from agentgym_jax.trajectory import Outcome
 
 LIMIT = 64
 

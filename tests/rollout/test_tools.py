@@ -12,10 +12,11 @@ from agentgym_envs.base.protocol import write_call
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.in_process import in_process_servers
 from agentgym_jax.client.pool import EnvPool
+from agentgym_jax.config.sections import ConfigError
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.jobs.agents import with_tool_renderer
-from agentgym_jax.jobs.config.sections import ConfigError
+from agentgym_jax.episodes.trajectory import Outcome, TokenSource
 from agentgym_jax.jobs.environments import check_no_tools
+from agentgym_jax.jobs.sampled_agents import with_tool_renderer
 from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.rollout.episode import AgentTurn, EpisodeLimits, EpisodeRequest
 from agentgym_jax.rollout.interface import EnvironmentText
@@ -23,7 +24,6 @@ from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.template import CHATML, COMPACT
 from agentgym_jax.text.tokenizer import byte_tokenizer
-from agentgym_jax.trajectory import Outcome, TokenSource
 from tests.waiting import PATIENCE_S
 
 FOLDER = pathlib.Path(__file__).parents[1] / "text" / "templates"

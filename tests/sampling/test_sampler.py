@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agentgym_jax.mesh.sharding import tracing_for
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
 from agentgym_jax.sampling import decode
@@ -18,7 +19,6 @@ from agentgym_jax.sampling.options import (
     episode_key,
 )
 from agentgym_jax.sampling.sampler import Sampler
-from agentgym_jax.sharding import tracing_for
 from tests.builders import decoder_config
 
 VOCAB = 97

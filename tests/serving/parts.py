@@ -12,21 +12,21 @@ import numpy as np
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from agentgym_jax.episodes.trajectory import TokenSource
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
-from agentgym_jax.serving.answers import AnswerForm
+from agentgym_jax.serving.answer_parts import AnswerForm
 from agentgym_jax.serving.app import make_app
 from agentgym_jax.serving.backend import ModelBackend
 from agentgym_jax.serving.engine import Engine
-from agentgym_jax.serving.errors import UnknownEpisodeError
+from agentgym_jax.serving.error_answers import UnknownEpisodeError
 from agentgym_jax.serving.http_server import HttpServer
 from agentgym_jax.serving.requests import Generation, Pending
 from agentgym_jax.serving.sequences import Answer
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.grammars import Grammars
 from agentgym_jax.text.tool_chat import ToolChat
-from agentgym_jax.trajectory import TokenSource
 from tests.builders import decoder_config
 from tests.waiting import PATIENCE_S
 

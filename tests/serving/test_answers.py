@@ -6,7 +6,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from agentgym_jax.serving.answers import AnswerForm
+from agentgym_jax.serving.answer_parts import AnswerForm
 from agentgym_jax.serving.digests import extend, for_template
 from agentgym_jax.serving.replies import assistant_message
 from agentgym_jax.text.tool_calls import parse_tool_calls, stable_text

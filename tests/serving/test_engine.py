@@ -11,7 +11,7 @@ from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling.options import SamplingOptions, episode_key
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving import engine
-from agentgym_jax.serving.conversations import Conversations
+from agentgym_jax.serving.chat_sequences import Conversations
 from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.requests import (
     NotServingError,

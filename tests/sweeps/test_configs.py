@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from agentgym_jax.jobs.config.sections import ConfigError
+from agentgym_jax.config.sections import ConfigError
 from agentgym_jax.sweeps.configs import check_runs, load_run, load_sweep
 from agentgym_jax.sweeps.spec import Sweep, grid, listed
 from configs.rl import bandit

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from agentgym_jax.jobs.config.sections import ConfigError
+from agentgym_jax.config.sections import ConfigError
 from agentgym_jax.sweeps.expand import expand, shell_command, train_command
 from agentgym_jax.sweeps.spec import Sweep, grid, label, listed, zipped
 

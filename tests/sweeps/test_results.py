@@ -6,12 +6,12 @@ import json
 import numpy as np
 import pytest
 
-from agentgym_jax.run_folder import RunFolderError
-from agentgym_jax.sweeps import results as numbers
+from agentgym_jax.runs.run_folder import RunFolderError
+from agentgym_jax.sweeps import sweep_results as numbers
 from agentgym_jax.sweeps.expand import expand
 from agentgym_jax.sweeps.folder import SweepFolder, make_record
-from agentgym_jax.sweeps.report import write_report
 from agentgym_jax.sweeps.spec import Sweep, grid
+from agentgym_jax.sweeps.sweep_report import write_report
 
 SWEEP = Sweep(
     config="configs/rl/bandit.py",

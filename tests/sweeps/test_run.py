@@ -11,13 +11,13 @@ import time
 
 import pytest
 
-from agentgym_jax.jobs.config.sections import ConfigError
+from agentgym_jax.config.sections import ConfigError
 from agentgym_jax.jobs.run import StopFlag
-from agentgym_jax.run_folder import RunFolderError
+from agentgym_jax.runs.run_folder import RunFolderError
 from agentgym_jax.sweeps.expand import expand
 from agentgym_jax.sweeps.folder import SweepFolder, available_memory_gib, make_record
-from agentgym_jax.sweeps.run import check_parallel, failure_lines, run_all
 from agentgym_jax.sweeps.spec import Sweep, listed
+from agentgym_jax.sweeps.sweep_runs import check_parallel, failure_lines, run_all
 
 STAND_IN = pathlib.Path(__file__).with_name("stand_in.py")
 STEPS = 4

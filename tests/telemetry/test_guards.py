@@ -9,7 +9,7 @@ import math
 
 import pytest
 
-from agentgym_jax.jobs.config.sections import ConfigError, call
+from agentgym_jax.config.sections import ConfigError, call
 from agentgym_jax.telemetry import guards
 from agentgym_jax.telemetry.guards import GuardSettings, History
 from agentgym_jax.telemetry.metrics import lookup

@@ -10,14 +10,14 @@ import time
 
 import pytest
 
-from agentgym_jax.run_folder import RunFolder
-from agentgym_jax.telemetry.loggers import table
+from agentgym_jax.runs.run_folder import RunFolder
+from agentgym_jax.telemetry.loggers import logger_table
 from agentgym_jax.telemetry.loggers.channel import Channel
 from agentgym_jax.telemetry.metrics_file import MetricWriter
 from tests.telemetry import logger_fakes as fakes
 from tests.waiting import PATIENCE_S, until
 
-NAMES = tuple(table.LOGGERS)
+NAMES = tuple(logger_table.LOGGERS)
 SUCCESS = {"rollout/success": 1.0, "rollout/success/a b": 1.0}
 CONFIG = {"seed": 0, "client": {"token": "hunter2"}, "many": {f"k{i}": i for i in range(150)}}
 
@@ -37,7 +37,7 @@ def train(folder, steps, names=NAMES, value=lambda step: step / 10):
     folder.path.mkdir(exist_ok=True)
     with (
         MetricWriter(folder.metrics_path) as writer,
-        table.open_loggers(names, folder, CONFIG) as loggers,
+        logger_table.open_loggers(names, folder, CONFIG) as loggers,
     ):
         writer.truncate_after(min(steps) - 1)
         for step in steps:
@@ -233,21 +233,21 @@ def test_a_logger_that_is_not_finished_in_time_is_named_and_closed_later(
 def test_an_invalid_list_of_loggers_is_refused(word, message, monkeypatch):
     fakes.install(monkeypatch)
     with pytest.raises(ValueError) as error:
-        table.parse(word)
+        logger_table.parse(word)
     assert message in str(error.value)
 
 
 def test_any_number_of_loggers_can_be_named(monkeypatch):
     fakes.install(monkeypatch)
-    assert table.parse("none") == ()
-    assert table.parse("tensorboard+wandb+mlflow+trackio") == NAMES
+    assert logger_table.parse("none") == ()
+    assert logger_table.parse("tensorboard+wandb+mlflow+trackio") == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_error_for_a_missing_package_shows_the_install_command(name, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda package: None)
     with pytest.raises(ValueError) as error:
-        table.parse(name)
+        logger_table.parse(name)
     assert f'pip install -e ".[{name}]"' in str(error.value)
 
 
@@ -260,8 +260,8 @@ def test_every_logger_has_an_extra_with_its_package():
 @pytest.mark.parametrize("name", NAMES)
 def test_the_real_package_accepts_our_records(name, tmp_path, monkeypatch):
     """Checks an installed package; to run this test: pip install -e '.[wandb]' and so on."""
-    if importlib.util.find_spec(table.LOGGERS[name][0]) is None:
-        pytest.skip(f"{table.LOGGERS[name][0]} is not installed")
+    if importlib.util.find_spec(logger_table.LOGGERS[name][0]) is None:
+        pytest.skip(f"{logger_table.LOGGERS[name][0]} is not installed")
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     folder = RunFolder(tmp_path / "run")
     train(folder, range(1, 4), names=(name,))

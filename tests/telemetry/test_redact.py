@@ -5,7 +5,7 @@ import logging
 import orbax.checkpoint
 import pytest
 
-from agentgym_jax.telemetry import redact
+from agentgym_jax.runs import redact
 from configs import common, quickstart
 
 SECRET = "hunter2-abc"

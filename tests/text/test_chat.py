@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agentgym_jax.episodes.trajectory import TokenSource
 from agentgym_jax.text.chat import ChatRenderer, Message, check_roles
 from agentgym_jax.text.template import ChatTemplate
 from agentgym_jax.text.tokenizer import Tokenizer, byte_tokenizer
-from agentgym_jax.trajectory import TokenSource
 
 TEMPLATES = [
     "qwen25_like",

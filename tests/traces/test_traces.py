@@ -12,13 +12,13 @@ import pytest
 from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.data.conversations import read_conversations
 from agentgym_jax.data.encoding import encode
+from agentgym_jax.episodes.trajectory import Outcome, to_record
 from agentgym_jax.learner.experience import make_experience
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.traces.atif import to_atif
 from agentgym_jax.traces.files import export_traces, read_traces
 from agentgym_jax.traces.training_trace import from_training_trace, to_training_trace
-from agentgym_jax.trajectory import Outcome, to_record
 from tests.builders import trajectory, turn
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "traces"

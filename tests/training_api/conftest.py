@@ -6,13 +6,13 @@ import jax
 import pytest
 
 from agentgym_jax.jobs.serving import load_model
-from agentgym_jax.jobs.tinker import LocalBackend
+from agentgym_jax.jobs.training_server import LocalBackend
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import save_hf
 from agentgym_jax.serving.http_server import HttpServer
 from agentgym_jax.text.tokenizer import byte_tokenizer
-from agentgym_jax.training_api.app import make_app
-from agentgym_jax.training_api.service import Service
+from agentgym_jax.training_api.training_app import make_app
+from agentgym_jax.training_api.training_service import Service
 from tests.serving.parts import tiny_policy
 from tests.training_api.client import Client
 

@@ -5,10 +5,10 @@ import re
 import numpy as np
 import pytest
 
-from agentgym_jax.run_folder import RunFolderError
+from agentgym_jax.runs.run_folder import RunFolderError
 from agentgym_jax.serving import bodies
 from agentgym_jax.training_api import futures, messages
-from agentgym_jax.training_api import service as service_module
+from agentgym_jax.training_api import training_service as service_module
 from agentgym_jax.training_api.saved import SavedModels, SavedPath
 from tests.training_api.client import PROTOBUF, Client, sentence
 

@@ -8,10 +8,10 @@ import json
 import numpy as np
 import pytest
 
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.episodes.trajectory import Outcome, to_record
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.telemetry.metrics_file import MetricWriter
 from agentgym_jax.text.tokenizer import byte_tokenizer
-from agentgym_jax.trajectory import Outcome, to_record
 from tests.builders import trajectory, turn
 
 HOSTILE = "</script><script>window.hacked=1</script><!-- <img src=x onerror=window.hacked=1>"

@@ -15,7 +15,7 @@ import threading
 import PIL.Image
 import pytest
 
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.viewer.live import LiveRun, LiveServer
 from agentgym_jax.viewer.report import write_comparison, write_report
 

@@ -1,6 +1,6 @@
-from agentgym_jax.trajectory import Outcome
+from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.viewer.report import read_run
-from agentgym_jax.viewer.summary import page_of
+from agentgym_jax.viewer.run_summary import page_of
 
 LOST = [("turn left", "wall", 0.0)]
 WON = [("open the door", "The task is completed.", 0.9)]

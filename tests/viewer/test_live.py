@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.telemetry.metrics_file import MetricWriter
 from agentgym_jax.viewer.live import LiveRun, LiveServer
 from tests.waiting import PATIENCE_S

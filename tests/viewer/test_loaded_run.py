@@ -6,9 +6,9 @@ import json
 import numpy as np
 import pytest
 
+from agentgym_jax.episodes.trajectory import Outcome, Trajectory
 from agentgym_jax.evaluation.scores import write_scores
-from agentgym_jax.loaded_run import load_run
-from agentgym_jax.trajectory import Outcome, Trajectory
+from agentgym_jax.viewer.loaded_run import load_run
 from tests.builders import episode_score
 
 

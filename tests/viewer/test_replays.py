@@ -2,10 +2,10 @@ import json
 
 import pytest
 
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.viewer.live import LiveRun
 from agentgym_jax.viewer.replays import episode_credits, replay_command
-from agentgym_jax.viewer.summary import open_run, page_of
+from agentgym_jax.viewer.run_summary import open_run, page_of
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from agentgym_jax.telemetry.metrics_file import MetricWriter
 from agentgym_jax.viewer import report
 from agentgym_jax.viewer.records import trajectory_files
 from agentgym_jax.viewer.report import SCRIPTS, write_report
+from agentgym_jax.viewer.run_summary import episode_columns, metric_columns, panels
 from agentgym_jax.viewer.series import Run
-from agentgym_jax.viewer.summary import episode_columns, metric_columns, panels
 
 
 def write(run, **options):

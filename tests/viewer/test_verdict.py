@@ -2,11 +2,11 @@ import json
 
 import pytest
 
-from agentgym_jax.run_folder import RunFolder
-from agentgym_jax.trajectory import Outcome
+from agentgym_jax.episodes.trajectory import Outcome
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.viewer.comparison import comparison_of
 from agentgym_jax.viewer.report import read_run
-from agentgym_jax.viewer.summary import page_of
+from agentgym_jax.viewer.run_summary import page_of
 
 LEVELS = {"kind": "residues", "modulus": 40, "groups": {"Unlock": 24, "Pickup": 25}}
 CONFIG = {

@@ -18,6 +18,7 @@ from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.in_process import InProcessTransport
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.episodes.trajectory import Outcome, from_record, to_record
 from agentgym_jax.rollout.episode import (
     AgentTurn,
     Append,
@@ -29,7 +30,6 @@ from agentgym_jax.rollout.episode import (
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import byte_tokenizer
-from agentgym_jax.trajectory import Outcome, from_record, to_record
 from tests.waiting import PATIENCE_S
 
 LIMIT = 200  # tokens of an episode

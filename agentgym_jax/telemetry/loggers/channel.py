@@ -10,8 +10,8 @@ from typing import Any
 
 from absl import logging
 
-from agentgym_jax.run_folder import write_atomic
-from agentgym_jax.telemetry import redact
+from agentgym_jax.runs import redact
+from agentgym_jax.runs.run_folder import write_atomic
 from agentgym_jax.telemetry.metrics_file import read_metrics
 
 _Line = tuple[int, Mapping[str, float]]  # step and its metrics

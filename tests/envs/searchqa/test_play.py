@@ -13,7 +13,7 @@ from agentgym_envs.base.served import load_environment
 from agentgym_envs.data_folder import VARIABLE
 from agentgym_envs.searchqa import texts
 from agentgym_envs.searchqa.served import make_served_environment
-from agentgym_jax.client.agentgym_originals.table import ORIGINALS
+from agentgym_jax.client.agentgym_originals.servers import ORIGINALS
 from tests.fake_server import serving
 
 for package in ("Stemmer", "tantivy"):

@@ -1,0 +1,1 @@
+"""Checks of values and of requests."""

@@ -1,0 +1,1 @@
+"""Start of the commands: flags, help and errors of one line."""

@@ -1,0 +1,142 @@
+"""Start of the commands: flags that all share, and errors of one line. It needs no JAX."""
+
+import functools
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+from absl import app, flags
+
+from agentgym_jax.cli import command_line
+from agentgym_jax.config import config_files
+from agentgym_jax.config.sections import ConfigError, plain
+from agentgym_jax.runs import interrupts, redact
+
+LIST = flags.DEFINE_bool("list", False, "Lists the shipped configs and the algorithms.")
+KEYS = flags.DEFINE_bool("keys", False, "Lists the keys of --config with their values.")
+
+
+def launch(
+    main: Callable[[list[str]], object], *required: str, algorithms: Iterable[str] = ()
+) -> None:
+    """Runs `main` with required flags; a wrong call gives one line instead of a traceback.
+
+    Flags that ask for a text, such as --help, print it instead; --list names the `algorithms`.
+    """
+    has_config = "config" in flags.FLAGS
+    shared = ("list", "keys", "compilation_cache") if has_config else ()
+    shared = tuple(name for name in shared if name in flags.FLAGS)
+    found = [name for name, _ in config_files.shipped_configs()] if has_config else []
+    text = command_line.answer(sys.argv, main, required, shared, found)
+    if text is None and has_config and "--list" in sys.argv:
+        text = _list_shipped(algorithms)
+    if text is not None:
+        sys.stdout.write(text)
+        sys.exit(0)
+    if has_config and "--keys" in sys.argv:
+        required = ("config",)
+    flags.mark_flags_as_required(required)
+
+    def run(arguments: list[str]) -> object:
+        interrupts.raise_once()
+        try:
+            return main(arguments)
+        except app.UsageError as error:
+            _fail(f"{error}; --help shows how the command is called")
+        except KeyboardInterrupt:
+            sys.stderr.write("\ninterrupted\n")
+            sys.exit(128 + signal.SIGINT)
+
+    app.run(run, flags_parser=functools.partial(_parse_flags, required=required))
+
+
+def _list_shipped(algorithms: Iterable[str]) -> str:
+    lines = ["Configs (--config=FILE:OPTIONS; every file names its options):"]
+    lines += [f"  {name}\n      {about}" for name, about in config_files.shipped_configs()]
+    lines.append(f"Algorithms (functions of configs/common.py): {', '.join(algorithms)}")
+    lines.append("Keys (--config.SECTION.KEY=VALUE): --config=FILE --keys, docs/config.md")
+    return "\n".join(lines) + "\n"
+
+
+def _list_keys(section: Mapping[str, Any], name: str = "--config") -> Iterator[str]:
+    """Yields the keys of a config with their values, as they are typed on a command line."""
+    for key, value in section.items():
+        if isinstance(value, dict) and value:
+            yield from _list_keys(value, f"{name}.{key}")
+        else:
+            yield f"{name}.{key}={value if isinstance(value, str) else repr(value)}"
+
+
+def _fail(message: str) -> NoReturn:
+    sys.stderr.write(f"\n{redact.text(message)}\n")
+    sys.exit(1)
+
+
+def _parse_flags(argv: Sequence[str], required: Sequence[str]) -> list[str]:
+    argv = config_files.find_shipped_config(argv)
+    _check_config(argv)
+    try:
+        rest = flags.FLAGS(argv)
+        for name in required:
+            if flags.FLAGS[name].value == "":
+                _fail(f"--{name}= is empty: give it a value")
+        if KEYS.value:
+            config = flags.FLAGS["config"].value
+            if isinstance(config, str):  # a sweep file, which has several configs
+                _fail(
+                    "--keys: a sweep has no keys; `agentgym_jax.train --keys` lists those of a run"
+                )
+            config = redact.config(plain(config))
+            sys.stdout.write("\n".join(_list_keys(config)) + "\n")
+            sys.exit(0)
+        return rest
+    except flags.Error as error:
+        _fail(_extract_flag(str(error)))
+    except (AttributeError, KeyError) as error:
+        # The error names only the last part of the dotted key. An error of the config file matches
+        # no override and keeps its traceback.
+        reason = str(error)
+        for name in (arg.partition("=")[0] for arg in argv if arg.startswith("--config.")):
+            if any(re.search(rf"\b{re.escape(part)}\b", reason) for part in name.split(".")[1:]):
+                meant = re.search(r'Did you mean "(\w+)"', reason)
+                hint = f"; did you mean {meant[1]}?" if meant else ""
+                _fail(f"{name}: the config has no such key{hint}")
+        raise
+
+
+def _config_argument(argv: Sequence[str]) -> str:
+    """Returns the value of --config; empty if it is absent."""
+    for i, argument in enumerate(argv):
+        name, is_given, value = argument.lstrip("-").partition("=")
+        if argument.startswith("-") and name == "config":
+            return value if is_given else next(iter(argv[i + 1 :]), "")
+    return ""
+
+
+def _check_config(argv: Sequence[str]) -> None:
+    """Exits if --config cannot be loaded; an error of ml_collections would have many lines."""
+    config = _config_argument(argv)
+    if config:
+        try:
+            config_files.check_exists(config.partition(":")[0])
+            if flags.FLAGS["config"].flag_type() != "string":  # the name of a sweep file is one
+                config_files.load_config(config)
+        except ConfigError as error:
+            _fail(f"--{error}")
+
+
+def _extract_flag(message: str) -> str:
+    """Returns one line about a flag, given an error message of absl."""
+    text = " ".join(message.split()).removeprefix("flag ")
+    is_missing = re.search(r"Flag --(\w+) must have a value other than None", text)
+    if is_missing:
+        return f"--{is_missing[1]} is missing; --help shows how the command is called"
+    is_section = re.match(r"(--config\.\S+)=(.*?): Failed to parse .* as a ConfigDict", text)
+    if is_section:
+        return (
+            f"{is_section[1]}={is_section[2]}: this key is a section. Set the keys in it; "
+            "docs/config.md lists them"
+        )
+    return text

@@ -1,0 +1,149 @@
+"""Config files by path and options, such as `configs/quickstart.py:smoke`; overrides of their values."""
+
+import ast
+import copy
+import difflib
+import importlib.util
+import os
+import pathlib
+import traceback
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import ml_collections
+
+from agentgym_jax import configs
+from agentgym_jax.config.sections import ConfigError, no_such_key, plain
+
+# Path with options, a config, or its plain form.
+Config: TypeAlias = str | os.PathLike | ml_collections.ConfigDict | Mapping[str, Any]
+
+
+def locate(path: str) -> str:
+    """Returns the path of the installed file for a path `configs/...`; other paths as they are.
+
+    A file of that name below the current folder has precedence.
+    """
+    shipped = pathlib.Path(configs.__path__[0]) / path.removeprefix("configs/")
+    if path.startswith("configs/") and not os.path.exists(path) and os.path.isfile(shipped):
+        return str(shipped)
+    return path
+
+
+def find_shipped_config(argv: Sequence[str]) -> list[str]:
+    """Returns the command line, with the path of the installed file for `--config=configs/...`."""
+    found = list(argv)
+    for i, argument in enumerate(argv):
+        flag, equals, value = argument.partition("=")
+        if flag not in ("--config", "-config"):
+            continue
+        at = i if equals else i + 1
+        path, colon, options = (value if equals else "".join(argv[at : at + 1])).partition(":")
+        located = locate(path)
+        if located != path:
+            found[at] = f"{flag}=" * bool(equals) + f"{located}{colon}{options}"
+    return found
+
+
+def shipped_configs() -> list[tuple[str, str]]:
+    """Returns paths of the shipped configs, each with the first line of its docstring."""
+    folder = pathlib.Path(configs.__path__[0])
+    found = []
+    for path in sorted(folder.glob("**/*.py")):
+        about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        if "--config=" in about:
+            found.append((f"configs/{path.relative_to(folder).as_posix()}", about.splitlines()[0]))
+    return found
+
+
+def check_exists(path: str) -> None:
+    """Raises ConfigError if there is no file at `path`; proposes a similar shipped config."""
+    if os.path.isfile(path):  # False for a name that is too long, unlike pathlib
+        return
+    found = [name for name, _ in shipped_configs()]
+    nearest = difflib.get_close_matches(path, found, n=1, cutoff=0.8)
+    hint = "`python -m agentgym_jax.train --list` names those that are shipped"
+    hint = f"; did you mean {nearest[0]}?" if nearest else f". {hint}"
+    raise ConfigError(f"config={path}: there is no such file{hint}")
+
+
+def load_config(config: Config) -> ml_collections.ConfigDict:
+    """Returns a config that can be changed, given its file with options, such as
+    `configs/quickstart.py:smoke`. A `ConfigDict` or a plain dictionary is copied.
+
+    Raises:
+      ConfigError: There is no such file, it refuses its options, or it returns no ConfigDict.
+    """
+    if isinstance(config, ml_collections.ConfigDict):
+        return config.copy_and_resolve_references()
+    if isinstance(config, Mapping):
+        return ml_collections.ConfigDict(copy.deepcopy(dict(config)))
+    if not isinstance(config, str | os.PathLike):  # a Sweep, for example, which `plain` refuses
+        return ml_collections.ConfigDict(plain(config))
+    path, colon, options = os.fspath(config).partition(":")
+    path = locate(path)
+    check_exists(path)
+    loaded = call_get_config(path, *([options] if colon else []))
+    try:
+        plain(loaded)  # refuses a Sweep
+    except ConfigError as error:
+        raise ConfigError(f"config={os.fspath(config)}: {error}") from error
+    return loaded
+
+
+def call_get_config(path: str, *arguments: Any) -> Any:
+    """Returns the result of the function `get_config` of a Python file.
+
+    Raises:
+      ConfigError: The file cannot be run, has no such function, or refuses the arguments. The
+        message names the line of the file.
+    """
+    # a unique name, so that a file with the name of a package does not replace it
+    spec = importlib.util.spec_from_file_location(f"config_file_{uuid.uuid4().hex}", path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"config={path}: expected a Python file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        if not callable(getattr(module, "get_config", None)):
+            raise ConfigError("it has no function get_config, which returns the ConfigDict")
+        return module.get_config(*arguments)
+    except ConfigError as error:
+        options = f":{arguments[0]}" if arguments and arguments[0] else ""
+        raise ConfigError(f"config={path}{options}: {error}") from error
+    except Exception as error:  # noqa: BLE001 - the file is the user's program
+        if isinstance(error, SyntaxError) and error.filename == spec.origin:
+            line, reason = error.lineno, error.msg
+        else:
+            frames = traceback.extract_tb(error.__traceback__)
+            line = next((f.lineno for f in reversed(frames) if f.filename == spec.origin), None)
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+        place = path if line is None else f"{path}, line {line}"
+        raise ConfigError(f"config={place}: {reason}") from error
+
+
+def resolve(config: Config, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the plain config with `overrides`: values by dotted key, or nested dictionaries.
+
+    Raises:
+      ConfigError: There is no such file, or the config has no section of that name.
+    """
+    resolved = plain(load_config(config))
+    _merge(resolved, overrides, "")
+    return resolved
+
+
+def _merge(section: dict[str, Any], overrides: Mapping[str, Any], prefix: str) -> None:
+    """Sets values in a section; its readers check the last part of each key."""
+    for key, value in overrides.items():
+        name, dot, rest = key.partition(".")
+        is_section = name in section and isinstance(section[name], dict)
+        if dot and not is_section:
+            raise ConfigError(no_such_key(prefix + name, list(section)))
+        if dot:
+            _merge(section[name], {rest: value}, f"{prefix}{name}.")
+        elif is_section and isinstance(value, Mapping):
+            _merge(section[name], value, f"{prefix}{name}.")
+        else:
+            section[name] = copy.deepcopy(value)

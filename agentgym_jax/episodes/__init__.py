@@ -1,0 +1,1 @@
+"""Finished episodes and their packed batches."""

@@ -1,0 +1,354 @@
+"""Update of a training step: scores under the current policy, then optimiser steps."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import jax
+import numpy as np
+
+from agentgym_jax.episodes import batch as batching
+from agentgym_jax.episodes.batch import TokenBatch
+from agentgym_jax.episodes.trajectory import Trajectory
+from agentgym_jax.jobs.after_step import Metrics
+from agentgym_jax.jobs.run import LoopState, Run
+from agentgym_jax.jobs.scoring import put_micro_batches, score_micro_batches, score_sequences
+from agentgym_jax.learner.experience import Experience, mini_batch_rows, pack_experience
+from agentgym_jax.learner.optimizer import get_learning_rate
+from agentgym_jax.learner.train_state import TrainState
+from agentgym_jax.learner.turn_masks import turn_masks
+from agentgym_jax.learner.update import put_batch, put_limit, put_position
+from agentgym_jax.mesh.sharding import launch_lock
+from agentgym_jax.rl.build import RLParts
+from agentgym_jax.rl.rl_config import (
+    RLSettings,
+    policy_updates,
+    policy_updates_before,
+    updates_before,
+)
+from agentgym_jax.telemetry import guards
+from agentgym_jax.telemetry.guards import Finding
+from agentgym_jax.text.grammars import Grammars
+
+_NO_UPDATE = {"policy/updates": 0.0, "policy/skipped": 1.0}
+
+
+def update_policy(
+    run: Run,
+    parts: RLParts,
+    now: LoopState,
+    reference,
+    experience: Experience,
+    findings: Sequence[Finding],
+) -> tuple[TrainState, Metrics, list[Finding]]:
+    """Takes all optimiser steps on one rollout, unless a guard withholds the update.
+
+    `reference` are the weights of the reference policy, or None if no reference is needed.
+    `findings` are those of the guards that checked the episodes; the result has all of this step.
+    """
+    settings, step, found = parts.settings, now.step, list(findings)
+    metrics = age_metrics(experience.trajectories, step)
+    informative_P = experience.informative_P
+    needed = settings.learner.min_informative_groups if settings.algorithm.row.needs_groups else 0
+    if informative_P.sum() < needed:
+        run.console.note(
+            f"step {step + 1}: no update, {informative_P.sum()} of {informative_P.size} "
+            f"groups are informative (learner.min_informative_groups={needed}; "
+            "docs/troubleshooting.md)"
+        )
+        return now.state, metrics | _NO_UPDATE, found
+    started = time.perf_counter()
+    packed = _pack_mini_batches(settings, experience, step, parts.model.grammars)
+    if not packed:
+        run.console.note(f"step {step + 1}: no update, no episode has anything to train on")
+        return now.state, metrics | _NO_UPDATE, found
+    missing = reference if experience.reference_logprobs is None else None
+    batches, gaps = {}, []
+    for number, batch in packed.items():
+        seed = (run.seed, step, number)
+        batches[number], gap = score_batch(parts, now.state, missing, batch, seed)
+        gaps.append(gap)
+    metrics |= _batch_metrics(list(packed.values())) | _gap_metrics(
+        gaps, is_stale=metrics["policy/off_policy_steps"] > 0
+    )
+    metrics["time/score_s"] = time.perf_counter() - started
+    found += guards.check_scores(settings.guards, metrics, settings.learner.max_logprob_gap)
+    if guards.withholds_update(found):
+        return now.state, metrics | _NO_UPDATE, found
+    position, total = policy_updates_before(settings, step), policy_updates(settings)
+    rate = get_learning_rate(settings.optimizer, position, total_steps=total)
+    started = time.perf_counter()
+    limit = guards.grad_norm_limit(settings.guards, now.history)
+    state, updated = _run_epochs(run, parts, now.state, batches, step, limit)
+    seconds = time.perf_counter() - started
+    metrics |= updated
+    metrics["time/update_s"] = seconds
+    metrics["rate/train_tokens_per_s"] = metrics["batch/tokens"] * settings.learner.epochs / seconds
+    metrics["policy/learning_rate"] = rate
+    return state, metrics, found + guards.check_update(settings.guards, now.history, metrics)
+
+
+def age_metrics(trajectories: Sequence[Trajectory], step: int) -> Metrics:
+    """Returns the age of the weights that sampled the action tokens, in training steps.
+
+    These are the mean and maximum age, the share of tokens of each age, and the share of episodes
+    with tokens of several versions.
+    """
+    versions = [t.policy_versions[t.action_mask] for t in trajectories]
+    versions = [found for found in versions if len(found)]
+    if not versions:
+        return {"policy/off_policy_steps": 0.0}
+    tokens = step - np.concatenate(versions)
+    ages, counts = np.unique(tokens, return_counts=True)
+    return {
+        "policy/off_policy_steps": float(tokens.mean()),
+        "policy/off_policy_steps_max": float(ages[-1]),
+        "policy/mixed_version_episodes": float(
+            np.mean([len(set(found)) > 1 for found in versions])
+        ),
+        **{
+            f"policy/off_policy_share/{age}": float(count / len(tokens))
+            for age, count in zip(ages, counts, strict=True)
+        },
+    }
+
+
+def reference_logprobs(
+    parts: RLParts, reference, trajectories: Sequence[Trajectory]
+) -> list[np.ndarray]:
+    """Returns the reference's log-probabilities, one array per episode; 0 except on actions."""
+    return _score_episodes(parts, _score_reference(parts, reference), trajectories)
+
+
+def _score_reference(parts: RLParts, reference) -> Callable[[TokenBatch], jax.Array]:
+    """Returns the function that computes the reference's log-probabilities."""
+    if parts.teacher is not None:
+        score = parts.teacher.score
+        return lambda batch: score(reference, batch)[0]
+    params = parts.model.attach(reference)
+    return lambda batch: parts.score(params, batch)[0]
+
+
+def critic_values(
+    parts: RLParts, state: TrainState, trajectories: Sequence[Trajectory]
+) -> list[np.ndarray] | None:
+    """Returns the critic's value after every token by episode; None without a critic."""
+    if parts.critic is None or state.critic is None:
+        return None
+    score, params = parts.critic.score, state.critic.params
+    policy_params = parts.model.attach(state.params)
+    return _score_episodes(parts, lambda batch: score(policy_params, params, batch), trajectories)
+
+
+def _score_episodes(
+    parts: RLParts, score: Callable[[TokenBatch], jax.Array], trajectories: Sequence[Trajectory]
+) -> list[np.ndarray]:
+    settings = parts.settings.learner
+    # An episode without turns needs no scores, and its prompt may not fit a row.
+    branches = [t.branches if t.turns else [slice(0, 1)] for t in trajectories]
+    sequences = [
+        {"tokens": t.tokens[branch], "action_mask": t.action_mask[branch]}
+        | turn_masks(t, branch, parts.model.grammars)
+        for t, found in zip(trajectories, branches, strict=True)
+        for branch in found
+    ]
+    scores = iter(
+        score_sequences(
+            score,
+            sequences,
+            row_length=batching.tightest_row_length(
+                [len(sequence["tokens"]) for sequence in sequences],
+                settings.row_length,
+                settings.micro_rows,
+                settings.num_row_lengths,
+            ),
+            micro_rows=settings.micro_rows,
+            layout=parts.model.layout,
+        )
+    )
+    return [np.concatenate([next(scores) for _ in found]) for found in branches]
+
+
+def _pack_mini_batches(
+    settings: RLSettings, experience: Experience, step: int, grammars: Grammars
+) -> dict[int, TokenBatch]:
+    """Packs the mini-batches of a step; omits mini-batches without trainable tokens."""
+    learner, algorithm = settings.learner, settings.algorithm
+    mini_batches = mini_batch_rows(
+        settings.rollout.tasks_per_step, settings.rollout.group_size, learner.mini_batches, step
+    )
+    # With one of these terms, episodes with zero advantage still have a gradient.
+    keep_zero_advantage = bool(algorithm.kl_coef or algorithm.entropy_coef or settings.critic)
+    # The means of the covariance are those of all episodes.
+    keep_zero_advantage |= algorithm.row.needs_marks
+    packed = {}
+    for number, rows in enumerate(mini_batches):
+        batch = pack_experience(
+            experience,
+            rows,
+            aggregation_options=algorithm.aggregation,
+            row_length=learner.row_length,
+            num_row_lengths=learner.num_row_lengths,
+            rows_multiple=learner.micro_rows,
+            keep_zero_advantage=keep_zero_advantage,
+            grammars=grammars,
+        )
+        if batch is not None:
+            packed[number] = batch
+    return packed
+
+
+def score_batch(
+    parts: RLParts,
+    state: TrainState,
+    reference,
+    packed: TokenBatch,
+    seed: Sequence[int] = (0,),
+) -> tuple[TokenBatch, np.ndarray]:
+    """Returns micro-batches with the log-probabilities and marks that the loss needs.
+
+    Also returns the absolute difference of sampler and learner log-probabilities of every action
+    token. `reference` is None if no log-probabilities of the reference have to be computed. `seed`
+    determines the random choice of marked tokens.
+    """
+    batch = batching.micro_batches(packed, parts.settings.learner.micro_rows)
+    placed = put_micro_batches(batch, parts.model.layout)
+    params = parts.model.attach(state.params)
+    learner = score_micro_batches(lambda one: parts.score(params, one)[0], placed)
+    gap = np.abs(learner - batch.old_logprobs)[batch.action_mask]
+    if parts.settings.algorithm.row.needs_marks:
+        rng = np.random.default_rng(seed)
+        batch = batch.replace(marked=_marked(parts.settings.marks, learner, batch, rng))
+    if parts.settings.algorithm.old_logprobs_from == "learner":
+        sequence = np.where(batch.action_mask, batch.sequence_ids, -1)
+        factor = parts.settings.correction(learner, batch.old_logprobs, sequence)
+        batch = batch.replace(old_logprobs=learner, advantages=factor * batch.advantages)
+    if reference is not None:
+        scores = score_micro_batches(_score_reference(parts, reference), placed)
+        batch = batch.replace(reference_logprobs=scores)
+    return batch, gap
+
+
+def _marked(
+    marks: Callable[..., np.ndarray],
+    logprobs: np.ndarray,
+    batch: TokenBatch,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Returns the marked tokens of a mini-batch; packing does not change which tokens these are."""
+    places = np.flatnonzero(batch.action_mask)
+    sequences, positions = (
+        np.asarray(x).reshape(-1)[places] for x in (batch.sequence_ids, batch.positions)
+    )
+    places = places[np.lexsort((positions, sequences))]
+    marked = np.zeros(batch.action_mask.size, bool)
+    marked[places] = marks(
+        logprobs.reshape(-1)[places], np.asarray(batch.advantages).reshape(-1)[places], rng
+    )
+    return marked.reshape(batch.action_mask.shape)
+
+
+def _batch_metrics(batches: Sequence[TokenBatch]) -> Metrics:
+    return {
+        "batch/rows": float(sum(len(batch.tokens) for batch in batches)),
+        "batch/sequences": float(sum(batch.sequence_ids.max() + 1 for batch in batches)),
+        "batch/tokens": float(sum(np.sum(batch.segment_ids > 0) for batch in batches)),
+        "batch/action_tokens": float(sum(batch.action_mask.sum() for batch in batches)),
+        "batch/padding_share": batching.padding_share(batches[-1]),
+    }
+
+
+def _gap_metrics(gaps: Sequence[np.ndarray], *, is_stale: bool) -> Metrics:
+    """Returns mean and maximum difference of sampler and learner log-probabilities.
+
+    Tokens sampled by older weights (`is_stale`) have a separate metric. Their difference includes
+    the updates since then, so it does not measure errors of the sampler.
+    """
+    gap = np.concatenate(gaps)
+    kind = "stale_gap" if is_stale else "logprob_gap"
+    return {f"policy/{kind}_mean": float(gap.mean()), f"policy/{kind}_max": float(gap.max())}
+
+
+def _run_epochs(
+    run: Run,
+    parts: RLParts,
+    state: TrainState,
+    batches: Mapping[int, TokenBatch],
+    step: int,
+    grad_limit: float,
+) -> tuple[TrainState, Metrics]:
+    """Takes `epochs` passes over the mini-batches, one optimiser step each; averages their metrics.
+
+    A mini-batch missing in `batches` still counts in the learning-rate schedules.
+    """
+    logged = []
+    limit = put_limit(grad_limit, parts.model.layout)
+    rollout, learner = parts.settings.rollout, parts.settings.learner
+    episodes = rollout.tasks_per_step * rollout.group_size // learner.mini_batches
+    # With one episode per row; the branches of some episodes may need more.
+    max_micro_batches = -(-episodes // learner.micro_rows)
+    max_micro_batches = max([max_micro_batches, *(len(b.tokens) for b in batches.values())])
+    total = learner.epochs * len(batches)
+    run.begin("update", total)
+    for epoch in range(learner.epochs):
+        for number, batch in batches.items():
+            run.console.phase("update", len(logged), total)
+            padded = batching.pad_micro_batches(batch, max_micro_batches)
+            state, metrics = _optimiser_step(
+                parts,
+                state,
+                put_batch(padded, parts.model.layout),
+                limit,
+                step=step,
+                number=epoch * learner.mini_batches + number,
+            )
+            logged.append(metrics)
+    host = jax.device_get(logged)
+    means = {_metric_name(k): float(np.mean([m[k] for m in host])) for k in host[0]}
+    if not parts.settings.needs_reference:
+        means.pop("policy/kl_k3", None)  # without a reference this metric is meaningless
+    for key in ("skipped", "nonfinite", "value_skipped"):
+        if key in host[0]:
+            means[_metric_name(key)] = float(sum(m[key] for m in host))
+    if "policy/skipped" in means:
+        means["policy/ratio_max"] = float(max(m["ratio_max"] for m in host))
+        means["policy/grad_norm_max"] = float(max(m["grad_norm"] for m in host))
+    means["policy/updates"] = len(host) - means.get("policy/skipped", len(host))
+    return state, means
+
+
+def _optimiser_step(
+    parts: RLParts,
+    state: TrainState,
+    batch: TokenBatch,
+    grad_limit: jax.Array,
+    *,
+    step: int,
+    number: int,
+) -> tuple[TrainState, Mapping[str, jax.Array]]:
+    """Takes optimiser step `number` of a training step, for the policy and a separate critic."""
+    critic, settings, layout = parts.critic, parts.settings, parts.model.layout
+    position = put_position(policy_updates_before(settings, step) + number, layout)
+    if critic is None or critic.update is None:
+        with launch_lock:
+            return parts.update(state, batch, grad_limit, position, parts.model.base)
+    critic_position = put_position(updates_before(settings, step) + number, layout)
+    with launch_lock:
+        critic_state, value_metrics = critic.update(state.critic, batch, critic_position)
+    if step < settings.critic.warmup_steps:
+        return dataclasses.replace(state, critic=critic_state), value_metrics
+    with launch_lock:
+        state, metrics = parts.update(
+            dataclasses.replace(state, critic=None),
+            batch,
+            grad_limit,
+            position,
+            parts.model.base,
+        )
+    return dataclasses.replace(state, critic=critic_state), metrics | value_metrics
+
+
+def _metric_name(key: str) -> str:
+    """Returns a metric name: `critic/loss` for the key `value_loss`, `policy/loss` for `loss`."""
+    name = key.removeprefix("value_")
+    return f"critic/{name}" if name != key else f"policy/{name}"

@@ -1,0 +1,1 @@
+"""Run folders on a disk or in a bucket, without JAX."""

@@ -1,0 +1,494 @@
+"""Run folder: layout, lock, comparison of configs, and atomic files."""
+
+import contextlib
+import errno
+import fcntl
+import fnmatch
+import hashlib
+import importlib.metadata
+import io
+import json
+import os
+import pathlib
+import platform
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any
+
+from absl import logging
+
+import agentgym_jax
+from agentgym_jax.mesh import processes
+from agentgym_jax.runs import bucket, redact
+
+# other packages whose versions are recorded
+_PACKAGES = "jax jaxlib flax optax orbax-checkpoint chex transformers tokenizers numpy"
+_SHOWN_DIFFERENCES = 5
+# File of episodes: kind, step, and the number of its shard from 1; the first shard has none.
+_TRAJECTORIES = re.compile(r"(?P<kind>.+)_(?P<step>\d+)(?:\.(?P<shard>\d+))?\.jsonl")
+
+
+def trajectory_shards(path: bucket.Folder) -> list[bucket.Folder]:
+    """Returns the files of all shards of an episode file, given that of shard 0."""
+    found = [(_TRAJECTORIES.fullmatch(p.name), p) for p in path.parent.glob(f"{path.stem}.*jsonl")]
+    return [p for _, p in sorted((int(m["shard"] or 0), p) for m, p in found if m)] or [path]
+
+
+class RunFolderError(RuntimeError):
+    """Error for a folder that another process has locked or that cannot be written."""
+
+
+def disk_advice(number: int | None) -> str:
+    """Returns the remedy for an error of the operating system, given its `errno`."""
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            "The disk or quota is full: free space and run the same command to resume, or choose "
+            "another --workdir."
+        )
+    if number == errno.EFBIG:
+        return "The limit on the size of a file is too small: raise it (ulimit -f), then resume."
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "No permission to write there: choose another --workdir or fix its owner."
+    if number in (errno.ENOTDIR, errno.EEXIST):
+        return "A file exists where a folder is needed: choose another --workdir."
+    if number == errno.ENAMETOOLONG:
+        return "The name is too long: choose another --workdir."
+    return "Check the path and its file system."
+
+
+@contextlib.contextmanager
+def disk_errors(path: bucket.Folder) -> Iterator[None]:
+    """Converts an OSError while `path` is written to a RunFolderError that names the remedy."""
+    try:
+        yield
+    except OSError as error:
+        advice = disk_advice(error.errno)
+        raise RunFolderError(f"cannot write {path}: {error.strerror or error}. {advice}") from error
+
+
+# In JSON, this writes a lone surrogate as its escape.
+_LONE = "backslashreplace"
+
+
+def write_atomic(path: str | os.PathLike, write: str | Callable[[IO[str]], None]) -> None:
+    """Writes a text file; after a crash or an error, the complete old or new file exists.
+
+    `write` is the text, or a function that writes the text to an open file. The path may be in a
+    bucket, where an object appears when it is complete.
+    """
+    if bucket.is_object_store(path):
+        text = io.StringIO(write if isinstance(write, str) else "")
+        if callable(write):
+            write(text)
+        with disk_errors(bucket.to_folder(path)):
+            bucket.to_folder(path).write_bytes(text.getvalue().encode("utf-8", _LONE))
+        return
+    path = pathlib.Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with disk_errors(path):
+        try:
+            with open(temporary, "w", encoding="utf-8", errors=_LONE, newline="\n") as file:
+                if callable(write):
+                    write(file)
+                else:
+                    file.write(write)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            _sync_folder(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(path: pathlib.Path) -> None:
+    """Writes a folder to the disk; otherwise a power failure could undo a renaming in it."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # CIFS and some FUSE file systems
+            raise
+    finally:
+        os.close(folder)
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flattens `{"a": {"b": 1}}` to `{"a.b": 1}`; an empty section is kept as a value."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def config_differences(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> dict[str, tuple[str, str]]:
+    """Returns the dotted keys whose values differ, with both values as JSON or `absent`."""
+    flat_old, flat_new = flatten(old), flatten(new)
+
+    def show(flat: Mapping[str, Any], key: str) -> str:
+        return json.dumps(flat[key]) if key in flat else "absent"
+
+    return {
+        key: (show(flat_old, key), show(flat_new, key))
+        for key in sorted(flat_old.keys() | flat_new.keys())
+        if key not in flat_old or key not in flat_new or flat_old[key] != flat_new[key]
+    }
+
+
+def git_state(folder: pathlib.Path) -> dict[str, Any] | None:
+    """Returns `commit` and `dirty` (has changes) of the checkout that tracks `folder`, or None."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(folder), *arguments]
+        return subprocess.check_output(
+            command, stderr=subprocess.DEVNULL, text=True, timeout=20
+        ).strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "__init__.py")
+        return {
+            "commit": git("rev-parse", "HEAD"),
+            "dirty": bool(git("status", "--porcelain", "--untracked-files=no")),
+        }
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _provenance(
+    devices: Sequence[str], machine: Mapping[str, Any], command: Sequence[str]
+) -> dict[str, Any]:
+    return {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "command": redact.command(command),
+        "git": git_state(pathlib.Path(__file__).parent),
+        "versions": {
+            "agentgym-jax": agentgym_jax.__version__,
+            **{package: _version(package) for package in _PACKAGES.split()},
+        },
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "devices": list(devices),
+        **machine,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+class RunFolder:
+    """Paths of a run, and from `start` to `close` the exclusive right to write to them.
+
+    The constructor touches no file, so a viewer may use it on a running job. If `workdir` is a URL,
+    `path` is a staging folder, and `permanent` is in the bucket (`agentgym_jax/runs/bucket.py`).
+    Otherwise both are the same.
+    """
+
+    def __init__(self, workdir: str | os.PathLike):
+        try:
+            self.path, self.permanent, self._mirror = bucket.place(workdir)
+        except ValueError as error:
+            raise RunFolderError(f"--workdir={error}") from error
+        self.config_path = self.path / "config.json"  # resolved config, without secrets
+        self.provenance_path = self.path / "provenance.json"  # command and versions of each start
+        self.metrics_path = self.path / "metrics.jsonl"  # one object per step
+        self.scores_path = self.path / "scores.json"
+        self.report_path = self.path / "report.html"
+        # one file per step, one line per episode
+        self.trajectories = self.permanent / "trajectories"
+        self.checkpoints = self.permanent / "checkpoints"
+        self.plots = self.path / "plots"
+        self.model = self.path / "model"
+        self.tokenizer = self.path / "tokenizer"
+        self.logs = self.path / "logs"  # output of environment servers
+        self.loggers = self.path / "loggers"
+        self.data = self.path / "data"  # recorded demonstrations
+        self.evaluation_path = self.path / "evaluation.json"
+        self._lock_path = self.path / ".lock"
+        # made by `start`
+        self._folders: tuple[bucket.Folder, ...] = (self.trajectories, self.checkpoints, self.plots)
+        self._folders += (self.model, self.tokenizer, self.logs)
+        self._lock: IO[str] | None = None
+        self._is_provisional = False  # True while `withdraw` may remove the files
+        self._made: list[pathlib.Path] = []  # folders of the run and their parents, if new
+
+    def start(
+        self,
+        config: Mapping[str, Any],
+        *,
+        devices: Sequence[str],
+        machine: Mapping[str, Any] | None = None,
+        adjustable: Sequence[str],
+        command: Sequence[str] | None = None,
+    ) -> bool:
+        """Locks the folder for this process, and creates it or checks that it holds the same run.
+
+        A later start may change the dotted keys `adjustable`, such as `evaluation.*`. Returns True
+        if the folder already held this run, in which case the caller should resume.
+
+        Raises:
+          ValueError: The folder holds a run with a different config.
+          RunFolderError: Another process has locked the folder, or it cannot be written.
+        """
+        # without secrets, so that a new password does not count as a different run
+        plain = redact.config(json.loads(json.dumps(config)))
+        local = [f for f in (self.path, self.permanent) if isinstance(f, pathlib.Path)]
+        both = [path for folder in local for path in (folder, *folder.parents)]
+        with disk_errors(self.path):
+            self._made = [path for path in both if not path.exists()]
+            self.path.mkdir(parents=True, exist_ok=True)
+        self._acquire()
+        try:
+            with disk_errors(self.permanent):
+                self.permanent.mkdir(parents=True, exist_ok=True)
+                self._mirror.clear()
+                self._mirror.pull()
+            resumed = self._match_config(plain, adjustable)
+            self._is_provisional = not resumed
+            for folder in self._folders:
+                with disk_errors(folder):
+                    folder.mkdir(exist_ok=True)
+            write_atomic(self.config_path, json.dumps(plain, indent=2) + "\n")
+            command = sys.argv if command is None else command
+            facts = _provenance(devices, machine or {}, command)
+            starts = self.provenance()["starts"] if self.provenance_path.exists() else []
+            document = {**facts, "starts": [*starts, facts]}
+            write_atomic(self.provenance_path, json.dumps(document, indent=2) + "\n")
+            self.push()
+        except BaseException:
+            self.close()
+            raise
+        return resumed
+
+    def attach(self) -> None:
+        """Checks that this process sees the folder that process 0 has started."""
+        if processes.is_writer():
+            processes.broadcast(self._digest(), "folder")
+            return
+        expected = processes.broadcast(None, "folder")
+        self._mirror.clear()
+        self._mirror.pull()
+        if expected != self._digest():
+            raise RunFolderError(
+                f"process {processes.index()} does not see the files of process 0 in "
+                f"{self.permanent}: --workdir must be on a file system that all processes share"
+            )
+
+    def push(self, min_interval_s: float = 0.0) -> None:
+        """Copies changed files to the bucket, if the run is in one.
+
+        Process 0 copies all, and process 1 only `NAME.1.jsonl`. Nothing happens if the last push
+        was less than `min_interval_s` seconds ago.
+        """
+        pattern = "*" if processes.is_writer() else f"*.{processes.index()}.jsonl"
+        with disk_errors(self.permanent):
+            self._mirror.push(min_interval_s, pattern)
+
+    @contextlib.contextmanager
+    def writer_first(self) -> Iterator[None]:
+        """Lets process 0 leave the block first; the others see the files that it wrote there."""
+        with processes.writer_first():
+            if not processes.is_writer():
+                self._mirror.pull()
+            yield
+            self.push()
+
+    def _digest(self) -> str:
+        text = self.provenance_path.read_bytes() if self.provenance_path.exists() else b""
+        return hashlib.sha256(text).hexdigest()
+
+    def begin(self) -> None:
+        """Makes the folder permanent; called after all parts of the config have been built."""
+        self._is_provisional = False
+
+    def withdraw(self) -> None:
+        """Removes the files of a new run that failed before `begin`."""
+        if not self._is_provisional:
+            return
+        self._is_provisional = False
+        for folder in (*self._folders, self.loggers, self.data):
+            shutil.rmtree(folder, ignore_errors=True)
+        facts = (self.config_path, self.provenance_path, self._lock_path)
+        facts += (self.metrics_path, self.evaluation_path)
+        for path in facts:
+            path.unlink(missing_ok=True)
+        self._mirror.remove(p.name for p in (*self._folders, self.loggers, self.data, *facts))
+        for path in self._made:
+            with contextlib.suppress(OSError):  # a folder with other files is kept
+                path.rmdir()
+
+    def _acquire(self) -> None:
+        if self._lock is not None:
+            raise RunFolderError(f"{self.path} was already started by this object")
+        with disk_errors(self._lock_path):
+            lock = open(self._lock_path, "a+", encoding="utf-8")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            owner = lock.read().strip() or "unknown"
+            lock.close()
+            raise RunFolderError(
+                f"{self.permanent} is in use by another process ({owner}). "
+                "Wait for it or stop it, or choose another --workdir."
+            ) from None
+        except OSError as error:
+            text = "%s: this file system has no locks (%s); make sure that only one process trains here"
+            logging.warning(text, self.path, error.strerror)
+        with disk_errors(self._lock_path):
+            lock.truncate(0)
+            lock.write(f"pid {os.getpid()} on {socket.gethostname()}\n")
+            lock.flush()
+        self._lock = lock
+
+    def _match_config(self, config: Mapping[str, Any], adjustable: Sequence[str]) -> bool:
+        """Returns False without config.json; raises ValueError if a fixed key has another value."""
+        if not self.config_path.exists():
+            return False
+        old = self.config()
+        if ("job" in old) != ("job" in config):  # the list of differences would be long
+            kinds = ("a training run", "an evaluation")
+            here, new = kinds if "job" in old else reversed(kinds)
+            raise ValueError(f"{self.permanent} holds {here}, not {new}: give another --workdir")
+        differences = config_differences(old, config)
+        fixed = []
+        for key, values in differences.items():
+            if not any(fnmatch.fnmatchcase(key, pattern) for pattern in adjustable):
+                old, new = (v if len(v) <= 60 else f"{v[:57]}..." for v in values)
+                fixed.append(f"  {key}: {old} in the folder, {new} now")
+        if fixed:
+            lines = fixed[:_SHOWN_DIFFERENCES]
+            if len(fixed) > _SHOWN_DIFFERENCES:
+                lines.append(f"  ... and {len(fixed) - _SHOWN_DIFFERENCES} more")
+            raise ValueError(
+                f"{self.permanent} holds a run with another config:\n"
+                + "\n".join(lines)
+                + "\nGive a new --workdir to start a new run, or the same config to resume this one."
+            )
+        for key, (old, new) in differences.items():
+            logging.info("%s: %s changes from %s to %s", self.permanent, key, old, new)
+        return True
+
+    def config(self) -> dict[str, Any]:
+        """Returns the resolved config of the latest start."""
+        return self._read_json(self.config_path)
+
+    def provenance(self) -> dict[str, Any]:
+        """Returns the facts of the latest start, and all starts in order under `starts`."""
+        return self._read_json(self.provenance_path)
+
+    @staticmethod
+    def _read_json(path: pathlib.Path) -> dict[str, Any]:
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(document, dict):
+                raise ValueError("no object")
+            return document
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"{path} does not exist: {path.parent} is not a run folder. "
+                "Give the --workdir of a training or evaluation run."
+            ) from None
+        except ValueError as error:
+            raise ValueError(
+                f"{path} is not JSON ({error}); restore it or use another workdir"
+            ) from None
+
+    @property
+    def process_logs(self) -> pathlib.Path:
+        """Folder for the output of the servers that this process starts."""
+        number = processes.index()
+        return self.logs / f"process_{number}" if number else self.logs
+
+    def trajectories_path(self, step: int, kind: str = "step", shard: int = 0) -> bucket.Folder:
+        """Returns the path of episodes of one step; `kind` is `step`, `eval` and so on.
+
+        Each process of a run writes one shard. If shard 0 exists, all exist.
+        """
+        suffix = f".{shard}" if shard else ""
+        return self.trajectories / f"{kind}_{step:06d}{suffix}.jsonl"
+
+    def write_trajectories(
+        self, step: int, records: Iterable[Mapping[str, Any]], kind: str = "step"
+    ) -> bucket.Folder:
+        """Writes the episodes of one step, one JSON object per line; replaces older files.
+
+        All processes of a run call this method, each with its own part of the records.
+        """
+
+        def write(file: IO[str]) -> None:
+            for record in records:
+                file.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
+
+        path = self.trajectories_path(step, kind)
+        with disk_errors(self.trajectories):
+            self.trajectories.mkdir(parents=True, exist_ok=True)
+            if processes.is_writer():
+                for old in trajectory_shards(path):
+                    # One process replaces its file atomically.
+                    if old != path or processes.count() > 1:
+                        old.unlink(missing_ok=True)
+        processes.gather(None, "trajectories")
+        if not processes.is_writer():
+            write_atomic(self.trajectories_path(step, kind, processes.index()), write)
+        processes.gather(None, "trajectories")
+        if processes.is_writer():
+            write_atomic(path, write)
+        processes.gather(None, "trajectories")
+        return path
+
+    def read_trajectories(self, step: int, kind: str = "step") -> list[dict[str, Any]]:
+        """Returns the episode records of one step, in the order in which they were sampled."""
+        path = self.trajectories_path(step, kind)
+        if not path.exists():
+            raise FileNotFoundError(
+                f"{path} does not exist; steps with trajectories: {self.trajectory_steps(kind)}"
+            )
+        records = []
+        for shard in trajectory_shards(path):
+            with shard.open(encoding="utf-8") as file:
+                records += [json.loads(line) for line in file]
+        return records
+
+    def trajectory_steps(self, kind: str = "step") -> list[int]:
+        """Returns the steps that have a file of episodes, ascending."""
+        return sorted({step for step, _ in self._trajectory_files(kind)})
+
+    def _trajectory_files(self, kind: str | None = None) -> list[tuple[int, bucket.Folder]]:
+        """Returns steps and paths of all files, or of those of a kind."""
+        found = [(_TRAJECTORIES.fullmatch(p.name), p) for p in self.trajectories.glob("*.jsonl")]
+        return sorted((int(m["step"]), p) for m, p in found if m and kind in (None, m["kind"]))
+
+    def remove_trajectories_after(self, step: int) -> list[bucket.Folder]:
+        """Deletes the episode files of all steps after `step`; returns their paths."""
+        paths = [path for number, path in self._trajectory_files() if number > step]
+        with disk_errors(self.trajectories):
+            for path in paths:
+                path.unlink()
+        return paths
+
+    def close(self) -> None:
+        """Releases the lock on the folder, which also ends when the process dies."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def __enter__(self) -> "RunFolder":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,1 @@
+"""Training on recorded episodes: SFT, DPO and AgentEvol."""

@@ -1,0 +1,49 @@
+"""Supervised data of a run: conversations from files or recorded demonstrations."""
+
+from absl import logging
+
+from agentgym_jax.config.sections import ConfigError, call
+from agentgym_jax.config.settings import RecordedDataSettings
+from agentgym_jax.data import tasks as selection
+from agentgym_jax.data.conversations import Conversation, read_conversations
+from agentgym_jax.data.demonstrations import record_sets
+from agentgym_jax.jobs.environments import Environments
+from agentgym_jax.runs.run_folder import RunFolder
+
+
+def load_conversations(
+    settings: RecordedDataSettings, folder: RunFolder, environments: Environments | None
+) -> list[Conversation]:
+    """Returns the conversations of the files, then those of the demonstrations.
+
+    Demonstrations are recorded once and kept in the run folder. Conversations of episodes whose
+    environment failed are skipped. Sets that select tasks by split need `environments`.
+    """
+    read: list[Conversation] = []
+    for path in settings.files:
+        try:
+            read += read_conversations(path, bad=settings.bad)
+        except (ValueError, OSError) as error:
+            raise ConfigError(f"config.{settings.section}.files: {error}") from error
+    valid = [conversation for conversation in read if conversation.is_valid]
+    if len(valid) < len(read):
+        skipped = len(read) - len(valid)
+        logging.warning(
+            "%d of %d conversations left out: their environment failed", skipped, len(read)
+        )
+    clients = {} if environments is None else environments.clients
+    sets = {}
+    for name, entry in settings.demonstrations.items():
+        options = dict(entry)
+        environment, tasks = options.pop("environment"), options.pop("tasks")
+        path = f"{settings.section}.demonstrations.{name}.tasks"
+        needs_server = tasks["kind"] == "split"
+        if needs_server and environment not in clients:
+            raise ConfigError(
+                f"config.{path}: kind 'split' needs the server of {environment}, which this job "
+                "does not start; use 'residues' or 'file'"
+            )
+        manifest = clients[environment].tasks() if needs_server else ()
+        chosen = call(selection.select, path, tasks, environment=environment, manifest=manifest)
+        sets[name] = (chosen, options)
+    return valid + record_sets(sets, folder)

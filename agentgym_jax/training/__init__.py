@@ -1,0 +1,1 @@
+"""All training jobs, chosen by a config."""

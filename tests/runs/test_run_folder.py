@@ -1,0 +1,277 @@
+import contextlib
+import errno
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from agentgym_jax.runs.run_folder import (
+    RunFolder,
+    RunFolderError,
+    config_differences,
+    flatten,
+    git_state,
+    write_atomic,
+)
+
+CONFIG = {"job": "rl", "total_steps": 10, "horizon": {"turns": (5, 10), "boundaries": [3]}}
+
+
+def start(workdir, config=CONFIG, adjustable=("total_steps",)):
+    folder = RunFolder(workdir)
+    resumed = folder.start(config, devices=["cpu:0"], adjustable=adjustable, command=["train"])
+    return folder, resumed
+
+
+def test_a_new_run_folder_has_the_documented_layout(tmp_path):
+    folder, resumed = start(tmp_path / "a" / "run")
+    assert not resumed
+    names = {path.name for path in folder.path.iterdir()}
+    assert names >= {
+        "config.json",
+        "provenance.json",
+        "trajectories",
+        "checkpoints",
+        "plots",
+        "model",
+        "tokenizer",
+    }
+    assert folder.config()["horizon"]["turns"] == [5, 10]
+
+
+def test_creating_the_object_creates_no_folder(tmp_path):
+    RunFolder(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_same_config_resumes_and_every_start_is_recorded(tmp_path):
+    folder, _ = start(tmp_path)
+    folder.close()
+    folder, resumed = start(tmp_path)
+    assert resumed
+    facts = folder.provenance()
+    assert [entry["command"] for entry in facts["starts"]] == [["train"], ["train"]]
+    assert facts["devices"] == ["cpu:0"]
+    assert facts["versions"]["jax"] and facts["python"].startswith("3.")
+
+
+def test_facts_about_the_machine_are_recorded(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.start({}, devices=[], machine={"cpu": "Z80", "native": False}, adjustable=())
+    assert folder.provenance()["cpu"] == "Z80"
+    assert folder.provenance()["starts"][0]["native"] is False
+
+
+def test_the_error_for_another_config_shows_both_values_and_the_remedy(tmp_path):
+    folder, _ = start(tmp_path)
+    folder.close()
+    other = {"job": "rl", "total_steps": 10, "horizon": {"turns": (5, 15)}, "seed": 1}
+    with pytest.raises(ValueError) as caught:
+        start(tmp_path, other)
+    message = str(caught.value)
+    assert "horizon.turns: [5, 10] in the folder, [5, 15] now" in message
+    assert "horizon.boundaries: [3] in the folder, absent now" in message
+    assert "seed: absent in the folder, 1 now" in message
+    assert "new --workdir" in message
+    assert "total_steps" not in message
+    assert folder.config()["horizon"]["turns"] == [5, 10]
+
+
+@pytest.mark.parametrize("pattern", ["total_steps", "total_*"])
+def test_an_adjustable_key_can_change_and_its_new_value_is_saved(tmp_path, pattern):
+    folder, _ = start(tmp_path)
+    folder.close()
+    folder, resumed = start(tmp_path, {**CONFIG, "total_steps": 20}, adjustable=(pattern,))
+    assert resumed
+    assert folder.config()["total_steps"] == 20
+
+
+def test_a_refused_start_releases_the_lock(tmp_path):
+    folder, _ = start(tmp_path)
+    folder.close()
+    # The object must stay referenced, because garbage collection would release the lock.
+    refused = RunFolder(tmp_path)
+    with pytest.raises(ValueError):
+        refused.start({"job": "sft"}, devices=[], adjustable=())
+    assert start(tmp_path)[1]
+
+
+def test_the_error_for_a_folder_in_use_names_the_process(tmp_path):
+    folder, _ = start(tmp_path)
+    with pytest.raises(RunFolderError, match=f"in use by another process .pid {os.getpid()} on"):
+        start(tmp_path)
+    folder.close()
+    assert start(tmp_path)[1]
+
+
+def test_a_killed_trainer_leaves_no_lock(tmp_path):
+    code = (
+        "import sys, time; from agentgym_jax.runs.run_folder import RunFolder\n"
+        "f = RunFolder(sys.argv[1]); f.start({}, devices=[], adjustable=())\n"
+        "sys.stdout.write('ready\\n'); sys.stdout.flush(); time.sleep(60)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout.readline() == "ready\n"
+        with pytest.raises(RunFolderError, match=f"pid {process.pid} on"):
+            start(tmp_path, {})
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+    assert start(tmp_path, {})[1]
+
+
+def test_the_error_for_a_file_in_place_of_the_folder_names_the_remedy(tmp_path):
+    (tmp_path / "run").write_text("")
+    with pytest.raises(RunFolderError, match="choose another --workdir"):
+        start(tmp_path / "run")
+    with pytest.raises(RunFolderError, match="choose another --workdir"):
+        start(tmp_path / "run" / "below")
+
+
+@pytest.mark.parametrize(
+    "number, advice",
+    [
+        (errno.ENOSPC, "disk or quota is full"),
+        (errno.EFBIG, "ulimit -f"),
+        (errno.EROFS, "No permission to write there"),
+        (errno.EIO, "Check the path and its file system"),
+    ],
+)
+def test_the_error_for_a_failed_write_gives_advice(tmp_path, number, advice):
+    path = tmp_path / "file"
+    write_atomic(path, "old")
+
+    def refused(file):
+        file.write("new")
+        raise OSError(number, os.strerror(number))
+
+    with pytest.raises(RunFolderError, match=f"cannot write {path}: .*{advice}"):
+        write_atomic(path, refused)
+    assert path.read_text() == "old"
+
+
+def test_an_interrupted_write_keeps_the_old_file_and_leaves_no_other(tmp_path):
+    path = tmp_path / "file"
+    write_atomic(path, "old")
+
+    def interrupted(file):
+        file.write("half of the n")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_atomic(path, interrupted)
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_reader_can_finish_reading_a_file_that_is_replaced(tmp_path):
+    path = tmp_path / "file"
+    write_atomic(path, "old and longer")
+    with open(path) as reader:
+        write_atomic(path, "new")
+        assert reader.read() == "old and longer"
+    assert path.read_text() == "new"
+
+
+def test_trajectories_round_trip_in_order(tmp_path):
+    folder, _ = start(tmp_path)
+    records = [{"item_id": f"textcraft_{i}", "reward": i / 3, "text": "ä\n"} for i in range(3)]
+    path = folder.write_trajectories(42, iter(records))
+    assert path.name == "step_000042.jsonl"
+    assert folder.read_trajectories(42) == records
+    assert folder.trajectory_steps() == [42]
+
+
+def test_a_trajectory_with_a_number_that_is_not_finite_is_not_written(tmp_path):
+    folder, _ = start(tmp_path)
+    with pytest.raises(ValueError):
+        folder.write_trajectories(1, [{"reward": float("nan")}])
+    assert folder.trajectory_steps() == []
+
+
+def test_the_error_for_a_missing_step_lists_the_existing_steps(tmp_path):
+    folder, _ = start(tmp_path)
+    folder.write_trajectories(2, [])
+    with pytest.raises(FileNotFoundError, match=r"step_000003.*\[2\]"):
+        folder.read_trajectories(3)
+
+
+def test_resuming_only_removes_the_files_of_later_steps(tmp_path):
+    folder, _ = start(tmp_path)
+    for step in (1, 2, 3, 1_000_000):
+        folder.write_trajectories(step, [])
+    folder.write_trajectories(3, [], kind="eval")
+    (folder.trajectories / "readme.jsonl").write_text("")
+    removed = folder.remove_trajectories_after(2)
+    assert {p.name for p in removed} == {
+        "step_000003.jsonl",
+        "eval_000003.jsonl",
+        "step_1000000.jsonl",
+    }
+    assert folder.trajectory_steps() == [1, 2]
+    assert (folder.trajectories / "readme.jsonl").exists()
+
+
+def test_a_folder_that_is_not_a_run_is_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError, match="is not a run folder"):
+        RunFolder(tmp_path).config()
+
+
+def test_flatten_keeps_empty_sections():
+    assert flatten({"a": {"b": 1, "c": {}}, "d": 2}) == {"a.b": 1, "a.c": {}, "d": 2}
+
+
+def test_equal_configs_do_not_differ():
+    plain = json.loads(json.dumps(CONFIG))
+    assert config_differences(plain, plain) == {}
+
+
+def test_the_commit_is_only_recorded_for_a_checkout_that_tracks_the_code(tmp_path):
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null"}
+
+    def git(*arguments):
+        identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+        subprocess.run(
+            ["git", "-C", str(tmp_path), *identity, *arguments],
+            check=True,
+            capture_output=True,
+            env=environment,
+        )
+
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    git("init")
+    git("commit", "--allow-empty", "-m", "somebody else's")
+    assert git_state(package) is None
+    git("add", ".")
+    git("commit", "-m", "first")
+    state = git_state(package)
+    assert len(state["commit"]) == 40 and not state["dirty"]
+    (package / "__init__.py").write_text("changed = True\n")
+    assert git_state(package)["dirty"]
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.EIO])
+def test_a_file_system_that_cannot_sync_folders_is_accepted(tmp_path, monkeypatch, number):
+    """Simulates CIFS and FUSE; a real fault such as EIO is an error."""
+    sync = os.fsync
+
+    def fail_for_folders(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fail_for_folders)
+    faults = pytest.raises(RunFolderError) if number == errno.EIO else contextlib.nullcontext()
+    with faults:
+        write_atomic(tmp_path / "a", "text")
+    assert (tmp_path / "a").read_text() == "text"

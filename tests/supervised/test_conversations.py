@@ -1,0 +1,85 @@
+"""Loading and checking the conversations and pairs that a job trains on."""
+
+import json
+import pathlib
+
+import pytest
+
+from agentgym_jax.config.sections import ConfigError, plain
+from agentgym_jax.data.conversations import read_conversations
+from agentgym_jax.data.demonstrations import record
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.runs.run_folder import RunFolder
+from agentgym_jax.supervised.dpo import load_preferences, parse
+from agentgym_jax.supervised.imitation_data import load_conversations
+from configs.dpo import trajectories
+
+
+def settings(path, **changes):
+    config = trajectories.get_config("smoke")
+    config.dpo.files = (str(path),)
+    with config.unlocked():
+        config.dpo.demonstrations = {}
+    config.dpo.update(changes)
+    return parse(plain(config)).learning
+
+
+def write(path, outcomes):
+    turns = lambda answer: [  # noqa: E731
+        {"from": "human", "value": "a door", "loss": None},
+        {"from": "gpt", "value": answer, "loss": True},
+    ]
+    rows = [
+        {"item_id": "door_1", "conversations": turns(f"{i}"), "outcome": outcome, "reward": reward}
+        for i, (outcome, reward) in enumerate(outcomes)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_episodes_whose_environment_failed_are_not_training_data(tmp_path):
+    path = write(tmp_path / "a.jsonl", [("success", 1.0), ("env_error", 0.0), ("failure", 0.0)])
+    found = load_conversations(settings(path), RunFolder(tmp_path), None)
+    assert [c.messages[-1].content for c in found] == ["0", "2"]
+
+
+def test_an_unreadable_file_is_a_config_error(tmp_path):
+    path = write(tmp_path / "a.jsonl", [("lost", 1.0)])
+    with pytest.raises(ConfigError, match="config.dpo.files: .*a.jsonl, line 1: field 'outcome'"):
+        load_conversations(settings(path), RunFolder(tmp_path), None)
+
+
+def test_the_error_for_missing_pairs_counts_the_episodes(tmp_path):
+    path = write(tmp_path / "a.jsonl", [("success", 1.0), ("success", 0.95)])
+    options = settings(path)
+    episodes = load_conversations(options, RunFolder(tmp_path), None)
+    with pytest.raises(ConfigError, match="there is no pair.*conversations=2.*pairs=0"):
+        load_preferences(options, episodes, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(micro_rows=1), "micro_rows=1: expected a whole number, at least 2"),
+        (dict(loss="hinge"), "loss='hinge': expected one of sigmoid, ipo"),
+        (dict(beta=0.0), "beta=0.0: expected a number, above 0"),
+        (dict(files=()), "there is nothing to pair"),
+        (dict(steps=9), "must be the same number in job 'dpo'"),
+        (dict(too_long="cut"), "too_long='cut'"),
+    ],
+)
+def test_an_invalid_value_is_refused_before_anything_starts(change, message):
+    with pytest.raises(ConfigError, match=message):
+        settings("nowhere", **change)
+
+
+def test_demonstrations_of_a_custom_environment_are_recorded(tmp_path, monkeypatch):
+    monkeypatch.chdir(pathlib.Path(__file__).parents[2])
+    path = tmp_path / "play.jsonl"
+    tasks = [Task("bandit", 3, "red"), Task("bandit", 4, "green")]
+    options = dict(agent="random", epsilon=0.0, max_turns=2, seed=0)
+    record(tasks, path, **options, module="configs.rl.bandit")
+    found = read_conversations(path, bad="fatal")
+    assert [c.item_id for c in found] == ["bandit_3", "bandit_4"]
+    with pytest.raises(RuntimeError, match="bandit"):
+        record(tasks, path, **options)
