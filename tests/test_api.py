@@ -55,7 +55,7 @@ def test_importing_the_package_imports_no_jax():
     assert done.stdout.strip() == "set()"
 
 
-@pytest.mark.parametrize("name", ["view", "results", "loaded_run"])
+@pytest.mark.parametrize("name", ["view", "results", "viewer.loaded_run"])
 def test_programs_that_only_read_runs_import_no_jax(name):
     program = (
         f"import sys, agentgym_jax.{name}; print({{'jax', 'flax', 'orbax'}} & set(sys.modules))"

@@ -87,7 +87,7 @@ def test_a_command_shows_the_error_of_a_config_file_without_a_traceback(tmp_path
 def test_even_the_smallest_program_is_cached_for_the_next_start(tmp_path):
     """A start has dozens of small programs, whose compilation takes seconds in total."""
     program = (
-        "import sys; from absl import flags; from agentgym_jax import command_setup; import jax.numpy;"
+        "import sys; from absl import flags; from agentgym_jax.cli import command_setup; import jax.numpy;"
         "flags.FLAGS(sys.argv); command_setup.prepare(); jax.numpy.ones(3) + 1"
     )
     command = [sys.executable, "-c", program, f"--compilation_cache={tmp_path}"]
@@ -130,7 +130,7 @@ def test_ctrl_c_ends_a_command_that_is_importing_jax_without_a_traceback(command
 def test_a_second_ctrl_c_ends_a_command_at_once():
     program = """
 import signal
-from agentgym_jax import interrupts
+from agentgym_jax.runs import interrupts
 interrupts.install()
 from agentgym_jax.jobs.run import StopFlag
 with StopFlag().installed() as stop:

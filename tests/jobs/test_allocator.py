@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 ENTRY = """
 import sys
 from absl import flags
-from agentgym_jax import command_setup
+from agentgym_jax.cli import command_setup
 
 flags.FLAGS([sys.argv[0], "--compilation_cache="])
 command_setup.prepare()
