@@ -42,9 +42,9 @@ class Range:
         )
 
     def __str__(self) -> str:
-        named = ("at least", self.at_least), ("above", self.above)
-        named += ("at most", self.at_most), ("below", self.below)
-        return " and ".join(f"{name} {limit}" for name, limit in named if limit is not None)
+        named = {"at least": self.at_least, "above": self.above}
+        named |= {"at most": self.at_most, "below": self.below}
+        return " and ".join(f"{name} {limit}" for name, limit in named.items() if limit is not None)
 
 
 @dataclasses.dataclass(frozen=True)

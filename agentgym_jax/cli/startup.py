@@ -26,8 +26,8 @@ def launch(
     Flags that ask for a text, such as --help, print it instead; --list names the `algorithms`.
     """
     has_config = "config" in flags.FLAGS
-    shared = ("list", "keys", "compilation_cache") if has_config else ()
-    shared = tuple(name for name in shared if name in flags.FLAGS)
+    known = ("list", "keys", "compilation_cache") if has_config else ()
+    shared = tuple(name for name in known if name in flags.FLAGS)
     found = [name for name, _ in config_files.shipped_configs()] if has_config else []
     text = command_line.answer(sys.argv, main, required, shared, found)
     if text is None and has_config and "--list" in sys.argv:
