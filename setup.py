@@ -63,7 +63,6 @@ DEV = [
     "pandas>=2.2",
     "openai>=1.66",  # with the Responses API
     "anthropic>=0.50",
-    "mcp>=2.0",  # a server in a test
 ]
 # The documentation as a site: mkdocs build --strict
 DOCS = ["mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10"]
