@@ -73,3 +73,6 @@ def compiled_fastest(compiled_fast):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiler, "get_compile_options", options, raising=False)
         yield
+    # A program is kept by its function and shapes. The next modules must not get these programs, whose
+    # rounding differs.
+    jax.clear_caches()
