@@ -143,7 +143,8 @@ class ActionForm:
 def action_form(schema: Answer) -> ActionForm:
     """Returns the form of the actions that have a JSON schema.
 
-    Actions of the MCP kind have the fields `tool_name` and `arguments`. Actions are texts if they have one field besides `metadata` and constants, and it is a string.
+    Actions of the MCP kind have the fields `tool_name` and `arguments`. Actions are texts if they
+    have one field besides `metadata` and constants, and it is a string.
     """
     fields = {name: field for name, field in _fields(schema).items() if name != "metadata"}
     constants = {name: field["const"] for name, field in fields.items() if "const" in field}

@@ -301,7 +301,7 @@ def _load_directory(path: pathlib.Path) -> Tokenizer:
 def _is_general(path: pathlib.Path, config: Mapping[str, Any]) -> bool:
     """Returns True if `tokenizer.json` alone is what `transformers` would read from a directory.
 
-    The import of `transformers` takes three seconds, which runs with a tokenizer of their own save.
+    So runs whose tokenizer this project has saved need not import `transformers` for three seconds.
     """
     name = config.get("tokenizer_class")
     return (
@@ -318,7 +318,11 @@ def _read_with_transformers(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
     from transformers import AutoTokenizer  # noqa: PLC0415
 
     try:
-        loaded = AutoTokenizer.from_pretrained(path, local_files_only=True)
+        loaded = AutoTokenizer.from_pretrained(
+            path,
+            local_files_only=True,
+            trust_remote_code=False,  # without it, a tokenizer with code asks at the terminal
+        )
     except Exception as error:  # the classes of `transformers` raise errors of any kind
         reason = limits.shorten(" ".join(str(error).split()))
         raise ValueError(

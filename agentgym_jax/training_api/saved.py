@@ -27,6 +27,7 @@ _SCHEME = "tinker://"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _RUN = re.compile(r"[A-Za-z0-9-]{1,100}:train:[0-9]{1,10}")
 _TEMPORARY = ".tmp-"
+_REPLACED = ".tmp-old:"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,8 +107,12 @@ class SavedModels:
                     f"{self._directory} is in use by another server: stop it, or choose another "
                     "--workdir"
                 ) from None
-        for left in self._directory.glob(f"*/*/{_TEMPORARY}*"):
-            shutil.rmtree(left, ignore_errors=True)
+        for left in sorted(self._directory.glob(f"*/*/{_TEMPORARY}*")):
+            name = left.name.removeprefix(_REPLACED)
+            if name != left.name and not left.with_name(name).exists():
+                left.rename(left.with_name(name))  # the server ended between two renames
+            else:
+                shutil.rmtree(left, ignore_errors=True)
 
     def save_state(
         self, path: SavedPath, adapters: Adapters, state: TrainState, *, overwrite: bool
@@ -201,7 +206,7 @@ class SavedModels:
                 f"{path} exists: choose another name, or set overwrite", "exists", "path"
             )
         temporary = folder.with_name(f"{_TEMPORARY}{folder.name}")
-        replaced = folder.with_name(f"{_TEMPORARY}old-{folder.name}")
+        replaced = folder.with_name(f"{_REPLACED}{folder.name}")
         try:
             with disk_errors(folder):
                 shutil.rmtree(temporary, ignore_errors=True)

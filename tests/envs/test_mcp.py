@@ -90,7 +90,15 @@ def test_results_are_shown_and_bounded(start):
 
 
 @pytest.mark.parametrize(
-    "action", ["jump", "{", '{"name": "fly"}', '{"name": "do", "arguments": 1}']
+    "action",
+    [
+        "jump",
+        "{",
+        '{"name": "fly"}',
+        '{"name": "do", "arguments": 1}',
+        '{"name": "do", "arguments": {"thing": NaN}}',
+        '{"name": "do", "arguments": {"thing": 1e999}}',
+    ],
 )
 def test_other_texts_than_calls_are_rejected(start, action):
     result = start().step(action)

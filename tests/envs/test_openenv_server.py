@@ -7,15 +7,18 @@ import pathlib
 import socket
 import subprocess
 import time
+from types import SimpleNamespace
 
 import pytest
 from door import SPEC
 from serving import serving_openenv
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from agentgym_envs.__main__ import main
-from agentgym_envs.base.openenv import messages
+from agentgym_envs.base.openenv import application, messages
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.base.served import load_environment
 from agentgym_envs.registry import ENVIRONMENTS
@@ -331,6 +334,18 @@ def test_an_unusable_request_is_a_typed_error(server, path, body, kind):
     answer = server.post(path, json=body)
     assert 400 <= answer.status_code < 500
     assert answer.json()["type"] == kind
+
+
+def test_an_endpoint_with_a_bug_is_answered_and_announces_the_end_of_the_connection(caplog):
+    async def fail(request):
+        raise ZeroDivisionError
+
+    backend = SimpleNamespace(served=SimpleNamespace(spec=SimpleNamespace(name="door")))
+    route = application._Routes(backend, None, None)._route("/bug", "GET", fail)
+    answer = TestClient(Starlette(routes=[route])).get("/bug")
+    assert answer.status_code == 500 and answer.json()["type"] == "simulator"
+    assert answer.headers["connection"] == "close"
+    assert "ZeroDivisionError" in caplog.text
 
 
 def test_a_reset_over_http_uses_no_session_for_longer(server):

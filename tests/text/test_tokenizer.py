@@ -168,6 +168,16 @@ def test_a_directory_is_read_as_transformers_reads_it(config, companions, tiny_j
     assert load_tokenizer(tmp_path / "saved").encode_with_specials(TEXT) == expected
 
 
+def test_code_of_a_tokenizer_is_not_run_and_not_asked_for(tiny_json, tmp_path, monkeypatch):
+    config = {"tokenizer_class": "Own", "auto_map": {"AutoTokenizer": [None, "own.Own"]}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer.json").write_text(tiny_json, encoding="utf-8")
+    (tmp_path / "own.py").write_text("raise SystemExit('run')")
+    monkeypatch.setattr("builtins.input", lambda text="": pytest.fail("asked"))
+    with pytest.raises(ValueError, match="custom code"):
+        load_tokenizer(tmp_path)
+
+
 def test_a_missing_path_and_an_unknown_file_have_different_errors(tmp_path):
     with pytest.raises(FileNotFoundError, match="no tokenizer at"):
         load_tokenizer(tmp_path / "nothing")

@@ -256,6 +256,18 @@ def test_a_folder_has_one_server_and_no_rests_of_interrupted_saves(tmp_path):
         SavedModels(tmp_path, {}, "base").start()
 
 
+def test_a_save_that_ended_between_its_two_renames_leaves_the_old_weights(tmp_path):
+    weights = tmp_path / "x_train_0" / "weights"
+    for name in (".tmp-old:kept", ".tmp-kept", ".tmp-old:replaced", "replaced"):
+        (weights / name).mkdir(parents=True)
+        (weights / name / "of").write_text(name)
+    SavedModels(tmp_path, {}, "base").start()
+    assert {p.name: (p / "of").read_text() for p in weights.iterdir()} == {
+        "kept": ".tmp-old:kept",
+        "replaced": "replaced",
+    }
+
+
 def test_missing_weights_and_other_kinds_are_named(trained):
     path = str(SavedPath(trained.model, "weights", "no"))
     result = trained.call("load_weights", path=path, optimizer=True)

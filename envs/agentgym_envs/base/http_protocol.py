@@ -37,7 +37,7 @@ _STATUS_LINE = {
 _HEADERS = b"content-type: application/json\r\ncontent-length: %d\r\n%s\r\n"
 _REQUEST_ID = REQUEST_ID_HEADER.encode()
 _CLOSE = b"connection: close\r\n"
-_BUG = Answer(
+BUG = Answer(
     b'{"error":"the server failed on this request; its log says why","type":"simulator"}', 500, True
 )
 
@@ -334,7 +334,7 @@ class HttpProtocol(asyncio.Protocol):
         except Exception:
             # The client gets an answer even if an endpoint has a bug, which is logged.
             _LOGGER.exception("no answer to %s", exchange.request.path)
-            return _BUG
+            return BUG
 
     async def _write(self, answer: Answer, exchange: _Exchange) -> None:
         """Writes an answer as fast as the client reads; returns when the write buffer has space."""

@@ -181,6 +181,7 @@ def read_call(action: str) -> tuple[str, dict[str, Any]]:
     """
     try:
         call = read_json(action[action.find("{") : action.rfind("}") + 1])
+        json.dumps(call, allow_nan=False)  # NaN and infinity are no JSON that a tool could read
     except ValueError:
         call = None
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from agentgym_envs.base.application import Answer, Application, Request, typed_e
 from agentgym_envs.base.backend import Backend, make_backend
 from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.host import UNIFORM_RESET, to_json
+from agentgym_envs.base.http_protocol import BUG
 from agentgym_envs.base.openenv import messages
 from agentgym_envs.base.openenv.connection import Connection, open_session
 from agentgym_envs.base.openenv.messages import (
@@ -30,6 +32,7 @@ from agentgym_envs.base.openenv.tasks import Tasks
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.base.routes import RequestProblem, facts, json_body, read
 
+_LOGGER = logging.getLogger(__name__)
 _BODY_SECONDS = 60.0  # maximum time in which a request body must arrive
 
 
@@ -189,6 +192,10 @@ class _Routes:
             except RequestProblem as problem:
                 text = f"{request.url.path}: {problem}"
                 return _response(typed_error(ErrorKind.INVALID_REQUEST, text))
+            except Exception:
+                # uvicorn would close the connection without a word to the client.
+                _LOGGER.exception("no answer to %s", request.url.path)
+                return _response(BUG)
 
         return Route(path, endpoint, methods=[method])
 
