@@ -6,15 +6,15 @@ Each site has one tab. The agent enters facts from one site on the other site.
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 
-from agentgym_envs.webarena.tasks import NOT_POSSIBLE, Evaluation, ShortText
+from agentgym_envs.webarena.tasks import Evaluation, ShortText
 from agentgym_sites.chance import Dice
 from agentgym_sites.forum.tables import Topic, topics
 from agentgym_sites.shop.tables import Product, tables
-from agentgym_sites.shop.words import SHELVES, Shelf
+from agentgym_sites.shop.words import SHELVES
 from agentgym_sites.tasks import script
 from agentgym_sites.tasks.forum_plays import open_topic
 from agentgym_sites.tasks.forum_writing import says
-from agentgym_sites.tasks.script import Script, click, fill
+from agentgym_sites.tasks.script import Play, Script, Way, click, doing, fill, in_order
 from agentgym_sites.tasks.shopping_admin_plays import open_menu
 from agentgym_sites.tasks.shopping_edits import in_basket
 from agentgym_sites.tasks.shopping_plays import (
@@ -29,11 +29,11 @@ from agentgym_sites.tasks.task import (
     changes,
     from_template,
     impossible,
+    refusing,
 )
 
 GROUP = "across"
 _NO_PRODUCT = "Larchmont Copper Birdbath, Round"
-_FORUM_TAB = "tab_focus [1]"
 _MOST_COMMENTS = 8  # maximum number of comments of a topic, so that the topic's page is short
 # generator that yields actions, receives observations and returns the fact that it found
 _Found = Generator[str, str, str]
@@ -60,10 +60,14 @@ def _products(name: str, count: int) -> list[Product]:
     return Dice(f"across {name}").sample(free, count)
 
 
-def _reply(seen: str, topic: Topic, text: str) -> Script:
-    seen = yield from open_topic(seen, topic.title)
-    seen = yield from fill(seen, "Write comment...", text)
-    return (yield from click(seen, "button", "Publish"))
+def _to_forum(_seen: str) -> Script:
+    return (yield "tab_focus [1]")
+
+
+def _reply(topic: Topic, text: str) -> Way:
+    return in_order(
+        open_topic(topic.title), fill("Write comment...", text), click("button", "Publish")
+    )
 
 
 def _replied(topic: Topic, text: str) -> Evaluation:
@@ -73,13 +77,13 @@ def _replied(topic: Topic, text: str) -> Evaluation:
     return changes(says(topic.title, ShortText(text)))
 
 
-def _telling(find: Callable[[str], _Found], topic: Topic) -> Callable[[str], Script]:
+def _telling(find: Callable[[str], _Found], topic: Topic) -> Play:
     """Returns a `Play` that finds a fact in the first tab and writes it in a topic."""
 
     def play(seen: str) -> Script:
         text = yield from find(seen)
-        seen = yield _FORUM_TAB
-        seen = yield from _reply(seen, topic, text)
+        seen = yield from _to_forum(seen)
+        seen = yield from _reply(topic, text)(seen)
         return (yield script.stop())
 
     return play
@@ -88,7 +92,7 @@ def _telling(find: Callable[[str], _Found], topic: Topic) -> Callable[[str], Scr
 def _price() -> list[Instance]:
     def find(product: Product) -> Callable[[str], _Found]:
         def run(seen: str) -> _Found:
-            seen = yield from open_product(seen, product)
+            seen = yield from open_product(product)(seen)
             return price_on(script.nodes(seen), product)
 
         return run
@@ -107,35 +111,27 @@ def _no_price(product: str, topic: Topic) -> Instance:
     """Returns an impossible task, which asks for the price of a product that the shop does not
     sell.
     """
-
-    def play(seen: str) -> Script:
-        yield from fill(seen, "Search", product, enter=True)
-        return (yield script.stop(NOT_POSSIBLE))
-
+    play = refusing(fill("Search", product, enter=True))
     return Instance({"product": product, "topic": topic.title}, impossible(), play)
 
 
 def _cheapest() -> list[Instance]:
-    def find(shelf: Shelf) -> Callable[[str], _Found]:
-        def run(seen: str) -> _Found:
-            return (yield from first_of_shelf(seen, shelf, "Price low to high"))
-
-        return run
-
     shelves = Dice("across shelves").sample(SHELVES, 4)
     made = []
     for shelf, topic in zip(shelves, _topics("cheapest", 4), strict=True):
         product = min(tables().shelf_products(shelf.name), key=lambda p: p.cents)
         values = {"category": shelf.name, "topic": topic.title}
         check = _replied(topic, product.title)
-        made.append(Instance(values, check, _telling(find(shelf), topic)))
+        made.append(
+            Instance(values, check, _telling(first_of_shelf(shelf, "Price low to high"), topic))
+        )
     return made
 
 
 def _orders() -> list[Instance]:
     def find(status: str) -> Callable[[str], _Found]:
         def run(seen: str) -> _Found:
-            seen = yield from open_menu(seen, "Fulfilment", "Statistics")
+            seen = yield from open_menu("Fulfilment", "Statistics")(seen)
             found = yield from script.read_page(seen)
             return f"{script.value_after(found, status, 'cell')} orders"
 
@@ -153,26 +149,14 @@ def _orders() -> list[Instance]:
 
 
 def _announce() -> list[Instance]:
-    def play(product: Product, topic: Topic) -> Callable[[str], Script]:
-        def run(seen: str) -> Script:
-            yield from put_in_basket(seen, product)
-            seen = yield _FORUM_TAB
-            yield from _reply(seen, topic, f"I am getting the {product.title}")
-            return (yield script.stop())
-
-        return run
-
-    return [
-        Instance(
-            {"product": product.title, "topic": topic.title},
-            changes(
-                in_basket(product, 1),
-                says(topic.title, ShortText(f"I am getting the {product.title}")),
-            ),
-            play(product, topic),
-        )
-        for product, topic in zip(_products("announce", 4), _topics("announce", 4), strict=True)
-    ]
+    made = []
+    for product, topic in zip(_products("announce", 4), _topics("announce", 4), strict=True):
+        text = f"I am getting the {product.title}"
+        values = {"product": product.title, "topic": topic.title}
+        check = changes(in_basket(product, 1), says(topic.title, ShortText(text)))
+        play = doing(put_in_basket(product), _to_forum, _reply(topic, text))
+        made.append(Instance(values, check, play))
+    return made
 
 
 _TEMPLATES: dict[int, tuple[str, str, Callable[[], Sequence[Instance]]]] = {

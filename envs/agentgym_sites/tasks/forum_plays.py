@@ -1,50 +1,36 @@
 """Navigation and reading steps that the solutions on the forum share."""
 
-import functools
 import re
-from collections.abc import Generator
 
 from agentgym_sites.forum import tables
 from agentgym_sites.forum.tables import Topic
 from agentgym_sites.forum.words import AGENT
 from agentgym_sites.shop.tables import slug
 from agentgym_sites.tasks import script
-from agentgym_sites.tasks.script import Node, Play, Reader, Script
+from agentgym_sites.tasks.script import Node, Play, Reader, Way, click, fill, in_order
 
 _SLUG_LETTERS = 50  # maximum length of a title in an address, in characters
 
 
-def search(observation: str, title: str) -> Script:
+def search(title: str) -> Way:
     """Searches for a title."""
     words = " ".join(re.findall(r"[\w'-]+", title))
-    observation = yield from script.click(observation, "link", "Search")
-    return (yield from script.fill(observation, "Search:", words, enter=True))
+    return in_order(click("link", "Search"), fill("Search:", words, enter=True))
 
 
-def open_topic(observation: str, title: str) -> Script:
+def open_topic(title: str) -> Way:
     """Searches for a title and opens the topic."""
-    observation = yield from search(observation, title)
-    return (yield from script.click(observation, "link", title))
+    return in_order(search(title), click("link", title))
 
 
-def open_category(observation: str, category: str) -> Script:
+def open_category(category: str) -> Way:
     """Opens a category from the menu of the front page."""
-    observation = yield from script.click(observation, "link", "All Categories")
-    return (yield from script.click(observation, "link", category))
+    return in_order(click("link", "All Categories"), click("link", category))
 
 
-def user_menu(observation: str, entry: str) -> Script:
+def user_menu(entry: str) -> Way:
     """Opens an entry of the menu under the agent's name."""
-    observation = yield from script.click(observation, "link", AGENT)
-    return (yield from script.click(observation, "link", entry))
-
-
-def page_of_topic(
-    observation: str, title: str, member: str
-) -> Generator[str, str, tuple[str, Node]]:
-    """Opens a topic and scrolls down until a member's name is in the observation."""
-    observation = yield from open_topic(observation, title)
-    return (yield from script.look_for(observation, "link", member))
+    return in_order(click("link", AGENT), click("link", entry))
 
 
 def said_by(page: list[Node], member: str, pattern: str = "") -> list[Node]:
@@ -74,14 +60,8 @@ def _until_reply(page: list[Node]) -> list[Node]:
 
 
 def answering(title: str, read: Reader) -> Play:
-    """Returns a `Play` that opens a topic, reads the whole page and answers.
-
-    Args:
-      title: Title of the topic.
-      read: Function that finds the answer in the elements of the page.
-    """
-
-    return script.answering(functools.partial(open_topic, title=title), read)
+    """Returns a `Play` that opens a topic, reads the whole page and answers."""
+    return script.answering(open_topic(title), read)
 
 
 def address(topic: Topic) -> str:

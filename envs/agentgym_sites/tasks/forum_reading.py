@@ -1,6 +1,5 @@
 """Tasks that read the forum or open one of its pages: one function per template."""
 
-import functools
 import re
 from collections.abc import Generator
 
@@ -18,7 +17,17 @@ from agentgym_sites.tasks.forum_plays import (
     search,
     user_menu,
 )
-from agentgym_sites.tasks.script import Node, Reader, Script, matching
+from agentgym_sites.tasks.script import (
+    Node,
+    Reader,
+    Script,
+    Way,
+    click,
+    doing,
+    in_order,
+    labelled,
+    matching,
+)
 from agentgym_sites.tasks.task import (
     Instance,
     answer_has,
@@ -31,30 +40,26 @@ from agentgym_sites.tasks.task import (
 
 def who_started(topic: Topic) -> Instance:
     """Returns a task that asks for the author of a topic."""
-
-    def read(page: list[Node]) -> str:
-        return script.value_after(page, topic.title, "link")
-
-    return Instance({"title": topic.title}, answer_is(topic.author), answering(topic.title, read))
+    play = answering(topic.title, labelled(topic.title, "link"))
+    return Instance({"title": topic.title}, answer_is(topic.author), play)
 
 
 def nobody_started(title: str) -> Instance:
     """Returns an impossible task, which asks for the author of a topic that does not exist."""
-    way = functools.partial(search, title=title)
-    return Instance({"title": title}, impossible(), refusing(way))
+    return Instance({"title": title}, impossible(), refusing(search(title)))
 
 
 def likes_of_nobody(topic: Topic, member: str) -> Instance:
     """Returns an impossible task, which asks for the likes of a member who wrote no comment in the
     topic.
     """
-    way = functools.partial(open_topic, title=topic.title)
-    return Instance({"title": topic.title, "member": member}, impossible(), refusing(way))
+    values = {"title": topic.title, "member": member}
+    return Instance(values, impossible(), refusing(open_topic(topic.title)))
 
 
 def likes(topic: Topic) -> Instance:
     """Returns a task that asks for the number of likes of the topic's last comment."""
-    comment = topic.comments[len(topic.comments) - 1]
+    comment = topic.comments[-1]
 
     def read(page: list[Node]) -> str:
         likes = next(node for node in said_by(page, comment.author) if "like (" in node.name)
@@ -124,8 +129,8 @@ def winner(topic: Topic) -> Instance:
     """Returns a task that asks for the option with the most votes."""
 
     def play(observation: str) -> Generator[str, str, None]:
-        observation = yield from open_topic(observation, topic.title)
-        observation = yield from script.click(observation, "link", "Show results")
+        observation = yield from open_topic(topic.title)(observation)
+        observation = yield from click("link", "Show results")(observation)
         shares = [
             (int(share), option)
             for option, share in re.findall(r"StaticText ['\"] ?(.+?), (\d+)%", observation)
@@ -141,7 +146,7 @@ def longest(topic: Topic) -> Instance:
     category = tables.category_title(topic.category)
 
     def play(observation: str) -> Generator[str, str, None]:
-        observation = yield from open_category(observation, category)
+        observation = yield from open_category(category)(observation)
         page = yield from script.read_page(observation)
         counts = [
             (int(page[index + 2].name), page[index].name)
@@ -171,52 +176,30 @@ def letter(index: int) -> Instance:
     """Returns a task with a question whose answer is in a private topic."""
     letter = tables.letters()[index]
     question, pattern = _QUESTIONS[index]
-
-    def play(observation: str) -> Generator[str, str, None]:
-        observation = yield from user_menu(observation, "Private topics")
-        observation = yield from script.click(observation, "link", letter.title)
-        yield script.stop(matching(pattern)(script.nodes(observation)))
-
+    way = in_order(user_menu("Private topics"), click("link", letter.title))
     return Instance(
         {"title": letter.title, "question": question},
         answer_has(letter.answer.removeprefix("the ")),
-        play,
+        script.answering(way, matching(pattern), in_sight=True),
     )
 
 
 def open_it(topic: Topic) -> Instance:
     """Returns a task to open the topic."""
-
-    def play(observation: str) -> Generator[str, str, None]:
-        yield from open_topic(observation, topic.title)
-        yield script.stop()
-
-    return Instance({"title": topic.title}, ends_at(address(topic)), play)
+    return Instance({"title": topic.title}, ends_at(address(topic)), doing(open_topic(topic.title)))
 
 
 def open_profile(topic: Topic) -> Instance:
     """Returns a task to open the profile of the topic's author."""
-
-    def play(observation: str) -> Generator[str, str, None]:
-        observation = yield from open_topic(observation, topic.title)
-        yield from _to_author(observation, topic.title)
-        yield script.stop()
-
+    play = doing(open_topic(topic.title), _to_author(topic.title))
     return Instance({"title": topic.title}, ends_at(f"__REDDIT__/user/{_author(topic)}/"), play)
 
 
 def open_topics_of(topic: Topic) -> Instance:
     """Returns a task to open the list of topics by this topic's author."""
-
-    def play(observation: str) -> Generator[str, str, None]:
-        observation = yield from open_topic(observation, topic.title)
-        observation = yield from _to_author(observation, topic.title)
-        yield from script.click(observation, "link", "Topics")
-        yield script.stop()
-
-    return Instance(
-        {"title": topic.title}, ends_at(f"__REDDIT__/user/topics/{_author(topic)}/"), play
-    )
+    play = doing(open_topic(topic.title), _to_author(topic.title), click("link", "Topics"))
+    check = ends_at(f"__REDDIT__/user/topics/{_author(topic)}/")
+    return Instance({"title": topic.title}, check, play)
 
 
 def _author(topic: Topic) -> str:
@@ -224,7 +207,9 @@ def _author(topic: Topic) -> str:
     return f"{tables.members().index(topic.author) + 1}/{topic.author}"
 
 
-def _to_author(observation: str, title: str) -> Script:
-    page = script.nodes(observation)
-    author = script.value_after(page, title, "link")
-    return (yield from script.click(observation, "link", author))
+def _to_author(title: str) -> Way:
+    def way(observation: str) -> Script:
+        author = script.value_after(script.nodes(observation), title, "link")
+        return (yield from click("link", author)(observation))
+
+    return way

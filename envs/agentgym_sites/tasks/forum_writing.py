@@ -1,21 +1,13 @@
 """Tasks that write, like, vote and change settings in the forum: one function per template."""
 
-import functools
-from collections.abc import Generator
-
 from agentgym_envs.webarena.tasks import Edit, ShortText
 from agentgym_sites.forum import tables
 from agentgym_sites.forum.circles import CIRCLES
 from agentgym_sites.forum.content import PRIVATE_CATEGORY
 from agentgym_sites.forum.tables import Topic
 from agentgym_sites.forum.words import AGENT
-from agentgym_sites.tasks import script
-from agentgym_sites.tasks.forum_plays import (
-    circle,
-    open_topic,
-    page_of_topic,
-    user_menu,
-)
+from agentgym_sites.tasks.forum_plays import circle, open_topic, user_menu
+from agentgym_sites.tasks.script import choose, click, doing, fill, fill_all, scroll_to
 from agentgym_sites.tasks.task import (
     Instance,
     added,
@@ -65,13 +57,9 @@ def reply(numbered: tuple[int, Topic]) -> Instance:
     """Returns a task to write a comment."""
     index, topic = numbered
     text = _WORDS[index]
-
-    def play(observation: str) -> Generator[str, str, None]:
-        observation = yield from open_topic(observation, topic.title)
-        observation = yield from script.fill(observation, "Write comment...", text)
-        yield from script.click(observation, "button", "Publish")
-        yield script.stop()
-
+    play = doing(
+        open_topic(topic.title), fill("Write comment...", text), click("button", "Publish")
+    )
     return Instance({"title": topic.title, "text": text}, changes(says(topic.title, text)), play)
 
 
@@ -92,32 +80,24 @@ def create(index: int) -> Instance:
         for number, circle in enumerate(CIRCLES, tables.FIRST_CATEGORY)
         if circle.title == category
     )
-
-    def play(observation: str) -> Generator[str, str, None]:
-        observation = yield from script.click(observation, "link", "Create Topic")
-        observation = yield from script.fill(observation, "Title:", title)
-        observation = yield from script.choose(observation, "Category:", category)
-        observation = yield from script.fill(observation, "Comment:", text)
-        yield from script.click(observation, "button", "Publish")
-        yield script.stop()
-
-    return Instance(
-        {"title": title, "category": category, "text": text},
-        changes(*_opens(title, number, text)),
-        play,
+    play = doing(
+        click("link", "Create Topic"),
+        fill("Title:", title),
+        choose("Category:", category),
+        fill("Comment:", text),
+        click("button", "Publish"),
     )
+    values = {"title": title, "category": category, "text": text}
+    return Instance(values, changes(*_opens(title, number, text)), play)
 
 
 def like(topic: Topic) -> Instance:
     """Returns a task to like the topic's last comment."""
     index = len(topic.comments) - 1
     member = topic.comments[index].author
-
-    def play(observation: str) -> Generator[str, str, None]:
-        observation, _ = yield from page_of_topic(observation, topic.title, member)
-        yield from script.click(observation, "link", "like (", after=member)
-        yield script.stop()
-
+    play = doing(
+        open_topic(topic.title), scroll_to("link", member), click("link", "like (", after=member)
+    )
     row = dict(comment_id=comment_number(topic, index), user_id=member_number(AGENT))
     return Instance(
         {"title": topic.title, "member": member},
@@ -128,20 +108,14 @@ def like(topic: Topic) -> Instance:
 
 def like_nothing(topic: Topic, member: str) -> Instance:
     """Returns an impossible task: to like a comment of a member who wrote no comment in the topic."""
-    way = functools.partial(open_topic, title=topic.title)
-    return Instance({"title": topic.title, "member": member}, impossible(), refusing(way))
+    values = {"title": topic.title, "member": member}
+    return Instance(values, impossible(), refusing(open_topic(topic.title)))
 
 
 def vote(topic: Topic) -> Instance:
     """Returns a task to vote for the option with the fewest votes."""
     loser = min(topic.poll, key=lambda option: len(topic.poll[option]))
-
-    def play(observation: str) -> Generator[str, str, None]:
-        observation = yield from open_topic(observation, topic.title)
-        observation = yield from script.click(observation, "radio", loser)
-        yield from script.click(observation, "button", "Vote")
-        yield script.stop()
-
+    play = doing(open_topic(topic.title), click("radio", loser), click("button", "Vote"))
     row = dict(choice_id=f"{topic.title}: {loser}", voter_id=member_number(AGENT))
     return Instance(
         {"circle": circle(topic), "option": loser},
@@ -154,27 +128,15 @@ def edit(numbered: tuple[int, Topic]) -> Instance:
     """Returns a task to replace the text of a topic's first comment."""
     index, topic = numbered
     text = _WORDS[-1 - index]
-
-    def play(observation: str) -> Generator[str, str, None]:
-        observation = yield from open_topic(observation, topic.title)
-        observation = yield from script.click(observation, "link", "edit", after="(")
-        observation = yield from script.fill(observation, "Comment:", text, is_empty=False)
-        yield from script.click(observation, "button", "Publish")
-        yield script.stop()
-
-    return Instance(
-        {"title": topic.title, "text": text},
-        changes(
-            changed(
-                SITE,
-                _COMMENT,
-                {"comment": text},
-                topic_id=topic.title,
-                comment=topic.comments[0].text,
-            )
-        ),
-        play,
+    play = doing(
+        open_topic(topic.title),
+        click("link", "edit", after="("),
+        fill("Comment:", text, is_empty=False),
+        click("button", "Publish"),
     )
+    row = dict(topic_id=topic.title, comment=topic.comments[0].text)
+    check = changes(changed(SITE, _COMMENT, {"comment": text}, **row))
+    return Instance({"title": topic.title, "text": text}, check, play)
 
 
 _LETTERS = (
@@ -189,16 +151,12 @@ _LETTERS = (
 def write_letter(index: int) -> Instance:
     """Returns a task to create a private topic."""
     member, title, text = _LETTERS[index]
-
-    def play(observation: str) -> Generator[str, str, None]:
-        observation = yield from user_menu(observation, "Private topics")
-        observation = yield from script.click(observation, "link", "Create private topic")
-        observation = yield from script.fill(observation, "Title:", title)
-        observation = yield from script.fill(observation, "Invite users:", member)
-        observation = yield from script.fill(observation, "Comment:", text)
-        yield from script.click(observation, "button", "Publish")
-        yield script.stop()
-
+    play = doing(
+        user_menu("Private topics"),
+        click("link", "Create private topic"),
+        fill_all({"Title:": title, "Invite users:": member, "Comment:": text}),
+        click("button", "Publish"),
+    )
     return Instance(
         {"member": member, "title": title, "text": text},
         changes(
@@ -214,29 +172,19 @@ def write_letter(index: int) -> Instance:
 
 def set_location(place: str) -> Instance:
     """Returns a task to set the location in the agent's profile."""
-
-    def play(observation: str) -> Generator[str, str, None]:
-        observation = yield from user_menu(observation, "Profile")
-        observation = yield from script.click(observation, "link", "Preferences")
-        observation = yield from script.fill(observation, "Location:", place)
-        yield from script.click(observation, "button", "Save")
-        yield script.stop()
-
-    return Instance(
-        {"place": place},
-        changes(changed(SITE, "spirit_user_userprofile", {"location": place}, nickname=AGENT)),
-        play,
+    play = doing(
+        user_menu("Profile"),
+        click("link", "Preferences"),
+        fill("Location:", place),
+        click("button", "Save"),
     )
+    check = changed(SITE, "spirit_user_userprofile", {"location": place}, nickname=AGENT)
+    return Instance({"place": place}, changes(check), play)
 
 
 def notify(topic: Topic) -> Instance:
     """Returns a task to subscribe to a topic's new comments."""
-
-    def play(observation: str) -> Generator[str, str, None]:
-        observation = yield from open_topic(observation, topic.title)
-        yield from script.click(observation, "button", "Notify Me")
-        yield script.stop()
-
+    play = doing(open_topic(topic.title), click("button", "Notify Me"))
     row = dict(topic_id=topic.title, user_id=member_number(AGENT), is_active=1)
     check = changes(added(SITE, "spirit_topic_notification_topicnotification", **row))
     return Instance({"title": topic.title}, check, play)

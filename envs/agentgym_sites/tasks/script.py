@@ -5,9 +5,9 @@ first observation by `send`. After that, it yields actions, such as `click [12]`
 observation after each action. The generator gets only the text that a model gets. Each solution is
 made from a `Play`, a generator function whose argument is the first observation.
 
-The helpers here are also generators. Used with `yield from`, they yield actions and return the
-observation after the last action. A `Way` is a helper whose other arguments are already bound;
-`doing` and `answering` convert a `Way` to a `Play`.
+A `Way` is a generator function, too: it yields actions and returns the observation after the last
+one. Helpers such as `click` return a `Way`, `in_order` connects several, and `doing` and `answering`
+convert them to a `Play`.
 """
 
 import ast
@@ -124,14 +124,38 @@ def look_for(
     raise ScriptError(f"no {role} {name!r} {f'after {after!r}' if after else ''} in\n{observation}")
 
 
-def click(observation: str, role: str, name: str, *, after: str = "", nth: int = 0) -> Script:
+def in_order(*ways: Way) -> Way:
+    """Returns a `Way` that follows several ways, one after another."""
+
+    def way(observation: str) -> Script:
+        for each in ways:
+            observation = yield from each(observation)
+        return observation
+
+    return way
+
+
+def scroll_to(role: str, name: str) -> Way:
+    """Scrolls down until an element is in the observation."""
+
+    def way(observation: str) -> Script:
+        observation, _ = yield from look_for(observation, role, name)
+        return observation
+
+    return way
+
+
+def click(role: str, name: str, *, after: str = "", nth: int = 0) -> Way:
     """Clicks an element; scrolls down to it if necessary."""
-    _, node = yield from look_for(observation, role, name, after=after, nth=nth)
-    return (yield f"click [{node.id}]")
+
+    def way(observation: str) -> Script:
+        _, node = yield from look_for(observation, role, name, after=after, nth=nth)
+        return (yield f"click [{node.id}]")
+
+    return way
 
 
 def fill(
-    observation: str,
     name: str,
     text: str,
     *,
@@ -140,32 +164,33 @@ def fill(
     enter: bool = False,
     role: str = "textbox|searchbox|spinbutton",
     is_empty: bool = True,
-) -> Script:
+) -> Way:
     """Types into a field; if `is_empty` is False, first deletes the field's content."""
-    _, node = yield from look_for(observation, role, name, after=after, nth=nth)
-    if not is_empty:
-        yield f"click [{node.id}]"
-        yield "press [Control+a]"
-        yield "press [Backspace]"
-    return (yield f"type [{node.id}] [{text}] [{int(enter)}]")
+
+    def way(observation: str) -> Script:
+        _, node = yield from look_for(observation, role, name, after=after, nth=nth)
+        if not is_empty:
+            yield f"click [{node.id}]"
+            yield "press [Control+a]"
+            yield "press [Backspace]"
+        return (yield f"type [{node.id}] [{text}] [{int(enter)}]")
+
+    return way
 
 
-def fill_all(observation: str, texts: Mapping[str, str]) -> Script:
-    """Types into several empty fields.
-
-    Args:
-      observation: Observation before the first action.
-      texts: Name of a field -> its text, in the order of the page.
-    """
-    for name, text in texts.items():
-        observation = yield from fill(observation, name, text)
-    return observation
+def fill_all(texts: Mapping[str, str]) -> Way:
+    """Types into several empty fields: name of a field -> its text, in the order of the page."""
+    return in_order(*(fill(name, text) for name, text in texts.items()))
 
 
-def choose(observation: str, name: str, option: str, *, after: str = "", nth: int = 0) -> Script:
+def choose(name: str, option: str, *, after: str = "") -> Way:
     """Chooses an option of a selection box."""
-    _, node = yield from look_for(observation, "combobox|listbox", name, after=after, nth=nth)
-    return (yield f"type [{node.id}] [{option}] [0]")
+
+    def way(observation: str) -> Script:
+        _, node = yield from look_for(observation, "combobox|listbox", name, after=after)
+        return (yield f"type [{node.id}] [{option}] [0]")
+
+    return way
 
 
 def read_page(observation: str) -> Generator[str, str, list[Node]]:
@@ -230,11 +255,11 @@ def stop(answer: str = "") -> str:
     return f"stop [{answer}]"
 
 
-def doing(way: Way) -> Play:
-    """Returns a `Play` that follows a `Way` and stops without an answer."""
+def doing(*ways: Way) -> Play:
+    """Returns a `Play` that follows ways, one after another, and stops without an answer."""
 
     def play(observation: str) -> Generator[str, str, None]:
-        yield from way(observation)
+        yield from in_order(*ways)(observation)
         yield stop()
 
     return play
@@ -257,3 +282,8 @@ def answering(way: Way, read: Reader, *, in_sight: bool = False) -> Play:
         yield stop(read(page))
 
     return play
+
+
+def labelled(label: str, role: str = "cell") -> Reader:
+    """Returns a reader that finds the value after a label, without a dollar sign before it."""
+    return lambda page: value_after(page, label, role).removeprefix("$")

@@ -5,52 +5,57 @@ tasks.
 import datetime
 
 from agentgym_sites.shop.tables import Customer, Order, Product, Review
-from agentgym_sites.tasks.script import Script, click, fill, fill_all
+from agentgym_sites.tasks.script import Way, click, fill, fill_all, in_order
 
 ADMIN = "__SHOPPING_ADMIN__"
 
 
-def open_menu(seen: str, menu: str, page: str) -> Script:
+def open_menu(menu: str, page: str) -> Way:
     """Opens a page from the menu at the top."""
-    seen = yield from click(seen, "button", menu)
-    return (yield from click(seen, "link", page))
+    return in_order(click("button", menu), click("link", page))
 
 
-def open_order(seen: str, order: Order) -> Script:
+def open_order(order: Order) -> Way:
     """Searches for an order by its number; the dashboard opens the only result directly."""
-    seen = yield from open_menu(seen, "Fulfilment", "Orders")
-    return (yield from fill(seen, "Order number:", order.number, enter=True))
+    return in_order(
+        open_menu("Fulfilment", "Orders"), fill("Order number:", order.number, enter=True)
+    )
 
 
-def open_product(seen: str, product: Product) -> Script:
+def open_product(product: Product) -> Way:
     """Searches for a product by its UPC and opens its form."""
-    seen = yield from open_menu(seen, "Catalogue", "Products")
-    seen = yield from fill(seen, "UPC:", product.upc, enter=True)
-    return (yield from click(seen, "link", product.title, after="Actions"))
+    return in_order(
+        open_menu("Catalogue", "Products"),
+        fill("UPC:", product.upc, enter=True),
+        click("link", product.title, after="Actions"),
+    )
 
 
-def open_stock(seen: str, product: Product) -> Script:
+def open_stock(product: Product) -> Way:
     """Opens the part of a product's form with the stock and the price."""
-    seen = yield from open_product(seen, product)
-    return (yield from click(seen, "link", "Stock and pricing"))
+    return in_order(open_product(product), click("link", "Stock and pricing"))
 
 
-def open_customer(seen: str, customer: Customer) -> Script:
+def open_customer(customer: Customer) -> Way:
     """Searches for a customer by name and opens the customer's page."""
-    seen = yield from open_menu(seen, "Customers", "Customers")
-    seen = yield from fill(seen, "Name:", customer.name, enter=True)
-    return (yield from click(seen, "link", customer.email))
+    return in_order(
+        open_menu("Customers", "Customers"),
+        fill("Name:", customer.name, enter=True),
+        click("link", customer.email),
+    )
 
 
-def open_review(seen: str, review: Review) -> Script:
+def open_review(review: Review) -> Way:
     """Searches for a review by its author and title, and opens it."""
-    seen = yield from open_menu(seen, "Content", "Reviews")
-    seen = yield from fill(seen, "Customer name:", review.customer.name)
-    seen = yield from fill(seen, "Keyword:", review.title, enter=True)
-    return (yield from click(seen, "link", review.title, after="Date created"))
+    return in_order(
+        open_menu("Content", "Reviews"),
+        fill("Customer name:", review.customer.name),
+        fill("Keyword:", review.title, enter=True),
+        click("link", review.title, after="Date created"),
+    )
 
 
-def create(seen: str, menu: str, page: str, thing: str, texts: dict[str, str]) -> Script:
+def create(menu: str, page: str, thing: str, texts: dict[str, str]) -> Way:
     """Opens the form for a new item and fills its text fields, without saving it.
 
     Args:
@@ -60,14 +65,12 @@ def create(seen: str, menu: str, page: str, thing: str, texts: dict[str, str]) -
       thing: Kind of item, as in that page's link `Create new {thing}`.
       texts: Text of each field, by field name.
     """
-    seen = yield from open_menu(seen, menu, page)
-    seen = yield from click(seen, "link", f"Create new {thing}")
-    return (yield from fill_all(seen, texts))
+    return in_order(open_menu(menu, page), click("link", f"Create new {thing}"), fill_all(texts))
 
 
-def save(seen: str) -> Script:
+def save() -> Way:
     """Submits the open form."""
-    return (yield from click(seen, "button", "Save"))
+    return click("button", "Save")
 
 
 # Last header of the table with a product's stock. The fields below it have no names and are
@@ -75,12 +78,11 @@ def save(seen: str) -> Script:
 LAST_HEADER = "Delete?"
 
 
-def set_stock_field(seen: str, nth: int, text: str) -> Script:
+def set_stock_field(nth: int, text: str) -> Way:
     """Changes the nth number field in a product's stock table and saves the form."""
-    seen = yield from fill(
-        seen, "", text, role="spinbutton", after=LAST_HEADER, nth=nth, is_empty=False
+    return in_order(
+        fill("", text, role="spinbutton", after=LAST_HEADER, nth=nth, is_empty=False), save()
     )
-    return (yield from save(seen))
 
 
 def iso(day: str) -> str:

@@ -1,7 +1,6 @@
 """Tasks that read the dashboard or open one of its pages, with one function per template."""
 
 import datetime
-import functools
 
 from agentgym_envs.webarena.tasks import Evaluation
 from agentgym_sites.shop.tables import (
@@ -15,12 +14,13 @@ from agentgym_sites.shop.tables import (
 from agentgym_sites.tasks import script
 from agentgym_sites.tasks.script import (
     Node,
-    Script,
     answering,
     choose,
     click,
     doing,
     fill,
+    in_order,
+    labelled,
     value_after,
 )
 from agentgym_sites.tasks.shopping_admin_plays import (
@@ -32,7 +32,6 @@ from agentgym_sites.tasks.shopping_admin_plays import (
     open_order,
     open_stock,
 )
-from agentgym_sites.tasks.shopping_plays import dollars
 from agentgym_sites.tasks.task import (
     Instance,
     answer_has,
@@ -44,11 +43,8 @@ from agentgym_sites.tasks.task import (
 
 
 def _ask_customer(customer: Customer, label: str, check: Evaluation) -> Instance:
-    def read(page: list[Node]) -> str:
-        return dollars(value_after(page, label, "cell"))
-
-    way = functools.partial(open_customer, customer=customer)
-    return Instance({"customer": customer.name}, check, answering(way, read))
+    read = labelled(label)
+    return Instance({"customer": customer.name}, check, answering(open_customer(customer), read))
 
 
 def customer_email(customer: Customer) -> Instance:
@@ -60,11 +56,7 @@ def no_customer_email(name: str) -> Instance:
     """Returns an impossible task, which asks for the email address of a person who is not a
     customer.
     """
-
-    def way(seen: str) -> Script:
-        seen = yield from open_menu(seen, "Customers", "Customers")
-        return (yield from fill(seen, "Name:", name, enter=True))
-
+    way = in_order(open_menu("Customers", "Customers"), fill("Name:", name, enter=True))
     return Instance({"customer": name}, impossible(), refusing(way))
 
 
@@ -83,24 +75,17 @@ def customer_spending(customer: Customer) -> Instance:
 
 def order_customer(order: Order) -> Instance:
     """Returns a task that asks for the customer of an order."""
-
-    def read(page: list[Node]) -> str:
-        return value_after(page, "Email address", "cell")
-
+    read = labelled("Email address")
     return Instance(
         {"order": order.number},
         answer_has(order.customer.name),
-        answering(functools.partial(open_order, order=order), read, in_sight=True),
+        answering(open_order(order), read, in_sight=True),
     )
 
 
 def no_order_customer(number: str) -> Instance:
     """Returns an impossible task, which asks for the customer of an order that does not exist."""
-
-    def way(seen: str) -> Script:
-        seen = yield from open_menu(seen, "Fulfilment", "Orders")
-        return (yield from fill(seen, "Order number:", number, enter=True))
-
+    way = in_order(open_menu("Fulfilment", "Orders"), fill("Order number:", number, enter=True))
     return Instance({"order": number}, impossible(), refusing(way))
 
 
@@ -115,31 +100,28 @@ def order_day(order: Order) -> Instance:
     return Instance(
         {"order": order.number},
         answer_has(order.placed.date().isoformat()),
-        answering(functools.partial(open_order, order=order), read, in_sight=True),
+        answering(open_order(order), read, in_sight=True),
     )
 
 
 def status_count(status: str, count: int) -> Instance:
     """Returns a task that asks for the number of orders with a status."""
-
-    def read(page: list[Node]) -> str:
-        return value_after(page, status, "cell")
-
-    way = functools.partial(open_menu, menu="Fulfilment", page="Statistics")
-    return Instance({"status": status}, answer_is(str(count)), answering(way, read))
+    read = labelled(status)
+    return Instance(
+        {"status": status},
+        answer_is(str(count)),
+        answering(open_menu("Fulfilment", "Statistics"), read),
+    )
 
 
 def orders_between(first: datetime.date, last: datetime.date) -> Instance:
     """Returns a task that asks for the number of orders between two days."""
-
-    def way(seen: str) -> Script:
-        seen = yield from open_menu(seen, "Fulfilment", "Statistics")
-        seen = yield from fill(seen, "From:", first.isoformat())
-        return (yield from fill(seen, "To:", last.isoformat(), enter=True))
-
-    def read(page: list[Node]) -> str:
-        return value_after(page, "Total orders", "cell")
-
+    way = in_order(
+        open_menu("Fulfilment", "Statistics"),
+        fill("From:", first.isoformat()),
+        fill("To:", last.isoformat(), enter=True),
+    )
+    read = labelled("Total orders")
     count = sum(first <= order.placed.date() <= last for order in tables().orders)
     values = {"first": first.isoformat(), "last": last.isoformat()}
     return Instance(values, answer_is(str(count)), answering(way, read))
@@ -156,8 +138,9 @@ def _ask_stock(product: Product, column: int, answer: str) -> Instance:
         start = script.first(places, LAST_HEADER)
         return [node.name for node in page[start:] if node.role == "cell"][column]
 
-    way = functools.partial(open_stock, product=product)
-    return Instance({"product": product.title}, answer_is(answer), answering(way, read))
+    return Instance(
+        {"product": product.title}, answer_is(answer), answering(open_stock(product), read)
+    )
 
 
 def stock(product: Product) -> Instance:
@@ -172,12 +155,11 @@ def partner(product: Product) -> Instance:
 
 def review_author(review: Review) -> Instance:
     """Returns a task that asks for the author of a review that waits for moderation."""
-
-    def way(seen: str) -> Script:
-        seen = yield from open_menu(seen, "Content", "Reviews")
-        seen = yield from choose(seen, "Status:", "Requires moderation")
-        return (yield from click(seen, "button", "Search"))
-
+    way = in_order(
+        open_menu("Content", "Reviews"),
+        choose("Status:", "Requires moderation"),
+        click("button", "Search"),
+    )
     title = review.product.title
 
     def read(page: list[Node]) -> str:
@@ -190,10 +172,7 @@ def review_author(review: Review) -> Instance:
 
 def voucher_end(voucher: Voucher) -> Instance:
     """Returns a task that asks for the last day of a voucher."""
-
-    def way(seen: str) -> Script:
-        seen = yield from open_menu(seen, "Offers", "Vouchers")
-        return (yield from click(seen, "link", voucher.name))
+    way = in_order(open_menu("Offers", "Vouchers"), click("link", voucher.name))
 
     def read(page: list[Node]) -> str:
         return iso(value_after(page, "End datetime", "cell").removesuffix(", midnight"))
@@ -204,8 +183,7 @@ def voucher_end(voucher: Voucher) -> Instance:
 
 def no_voucher_end(code: str) -> Instance:
     """Returns an impossible task, which asks for the last day of a voucher that does not exist."""
-    way = functools.partial(open_menu, menu="Offers", page="Vouchers")
-    return Instance({"code": code}, impossible(), refusing(way))
+    return Instance({"code": code}, impossible(), refusing(open_menu("Offers", "Vouchers")))
 
 
 def order_page(order: Order) -> Instance:
@@ -213,7 +191,7 @@ def order_page(order: Order) -> Instance:
     return Instance(
         {"order": order.number},
         ends_at(f"{ADMIN}/orders/{order.number}/"),
-        doing(functools.partial(open_order, order=order)),
+        doing(open_order(order)),
     )
 
 
@@ -222,5 +200,5 @@ def customer_page(customer: Customer) -> Instance:
     return Instance(
         {"email": customer.email},
         ends_at(f"{ADMIN}/users/{customer.id}/"),
-        doing(functools.partial(open_customer, customer=customer)),
+        doing(open_customer(customer)),
     )

@@ -1,10 +1,8 @@
 """Tasks that change orders, products, reviews and offers, with one function per template."""
 
-import functools
-
 from agentgym_sites.shop.tables import Order, Product, Review
 from agentgym_sites.tasks import shopping_edits as edits
-from agentgym_sites.tasks.script import Script, choose, click, doing, fill
+from agentgym_sites.tasks.script import choose, click, doing, fill
 from agentgym_sites.tasks.shopping_admin_plays import (
     create,
     open_order,
@@ -27,66 +25,55 @@ _STOCK_FIELD, _PRICE_FIELD = 0, 2  # indices among the number fields of a produc
 
 def change_status(order: Order, status: str) -> Instance:
     """Returns a task to change the status of an order."""
-
-    def way(seen: str) -> Script:
-        seen = yield from open_order(seen, order)
-        seen = yield from choose(seen, "New order status", status)
-        return (yield from click(seen, "button", "Change status"))
-
+    play = doing(
+        open_order(order), choose("New order status", status), click("button", "Change status")
+    )
     return Instance(
         {"order": order.number, "status": status},
         changes(edits.order_status(order, status)),
-        doing(way),
+        play,
     )
 
 
 def change_final_status(order: Order, status: str) -> Instance:
     """Returns an impossible task: to change the status of an order whose status is final."""
-    way = functools.partial(open_order, order=order)
-    return Instance({"order": order.number, "status": status}, impossible(), refusing(way))
+    return Instance(
+        {"order": order.number, "status": status}, impossible(), refusing(open_order(order))
+    )
 
 
 def add_note(order: Order, note: str) -> Instance:
     """Returns a task to add a note to an order."""
-
-    def way(seen: str) -> Script:
-        seen = yield from open_order(seen, order)
-        seen = yield from click(seen, "link", "Notes")
-        seen = yield from fill(seen, "Message", note)
-        return (yield from click(seen, "button", "Save note"))
-
+    play = doing(
+        open_order(order),
+        click("link", "Notes"),
+        fill("Message", note),
+        click("button", "Save note"),
+    )
     return Instance(
         {"order": order.number, "note": note},
         changes(edits.order_note(order, note)),
-        doing(way),
+        play,
     )
 
 
 def set_price(product: Product, price: str) -> Instance:
     """Returns a task to set the price of a product, in dollars."""
-
-    def way(seen: str) -> Script:
-        seen = yield from open_stock(seen, product)
-        return (yield from set_stock_field(seen, _PRICE_FIELD, price))
-
+    play = doing(open_stock(product), set_stock_field(_PRICE_FIELD, price))
     return Instance(
         {"product": product.title, "upc": product.upc, "price": price},
         changes(edits.stock_field(product, "price", float(price))),
-        doing(way),
+        play,
     )
 
 
 def set_stock(product: Product, count: int) -> Instance:
     """Returns a task to set the number of pieces of a product in stock."""
-
-    def way(seen: str) -> Script:
-        seen = yield from open_stock(seen, product)
-        return (yield from set_stock_field(seen, _STOCK_FIELD, str(count)))
-
+    play = doing(open_stock(product), set_stock_field(_STOCK_FIELD, str(count)))
     return Instance(
         {"product": product.title, "upc": product.upc, "count": count},
         changes(edits.stock_field(product, "num_in_stock", count)),
-        doing(way),
+        play,
     )
 
 
@@ -94,42 +81,29 @@ def rename_product(product: Product, line: str) -> Instance:
     """Returns a task to replace the name of the product line in a product's title."""
     title = product.title.replace(product.line, line)
 
-    def way(seen: str) -> Script:
-        seen = yield from open_product(seen, product)
-        seen = yield from fill(seen, "Title", title, is_empty=False)
-        return (yield from save(seen))
-
+    play = doing(open_product(product), fill("Title", title, is_empty=False), save())
     return Instance(
         {"product": product.title, "title": title},
         changes(edits.product_field(product, "title", title)),
-        doing(way),
+        play,
     )
 
 
 def hide_product(product: Product) -> Instance:
     """Returns a task to hide a product from customers."""
-
-    def way(seen: str) -> Script:
-        seen = yield from open_product(seen, product)
-        seen = yield from click(seen, "checkbox", "Is public")
-        return (yield from save(seen))
-
+    play = doing(open_product(product), click("checkbox", "Is public"), save())
     check = changes(edits.product_field(product, "is_public", 0))
-    return Instance({"product": product.title}, check, doing(way))
+    return Instance({"product": product.title}, check, play)
 
 
 def _judge(review: Review, status: str, number: int) -> Instance:
-    def way(seen: str) -> Script:
-        seen = yield from open_review(seen, review)
-        seen = yield from choose(seen, "Status:", status)
-        return (yield from save(seen))
-
+    play = doing(open_review(review), choose("Status:", status), save())
     values = {
         "title": review.title,
         "customer": review.customer.name,
         "product": review.product.title,
     }
-    return Instance(values, changes(edits.review_status(review, number)), doing(way))
+    return Instance(values, changes(edits.review_status(review, number)), play)
 
 
 def approve(review: Review) -> Instance:
@@ -145,66 +119,55 @@ def reject(review: Review) -> Instance:
 def new_page(title: str, url: str, text: str) -> Instance:
     """Returns a task to add a page of text."""
 
-    def way(seen: str) -> Script:
-        texts = {"Title": title, "URL": url, "Content": text}
-        seen = yield from create(seen, "Content", "Pages", "page", texts)
-        return (yield from save(seen))
-
+    texts = {"Title": title, "URL": url, "Content": text}
+    play = doing(create("Content", "Pages", "page", texts), save())
     values = {"title": title, "url": url, "text": text}
     check = changes(
         added(edits.SITE, "django_flatpage", url=url, title=title, content=text),
         added(edits.SITE, "django_flatpage_sites", flatpage_id=url, site_id=1),
     )
-    return Instance(values, check, doing(way))
+    return Instance(values, check, play)
 
 
 def new_category(name: str, parent: str) -> Instance:
     """Returns a task to add a category below an existing category."""
-
-    def way(seen: str) -> Script:
-        seen = yield from create(seen, "Catalogue", "Categories", "category", {"Name": name})
-        seen = yield from choose(seen, "Relative to", parent)
-        return (yield from save(seen))
-
+    play = doing(
+        create("Catalogue", "Categories", "category", {"Name": name}),
+        choose("Relative to", parent),
+        save(),
+    )
     # The value of `path` is the name of the parent category; see `agentgym_sites/shop/content.py`.
     row = dict(name=name, path=parent, is_public=1, ancestors_are_public=1)
     check = changes(added(edits.SITE, "catalogue_category", **row))
-    return Instance({"name": name, "parent": parent}, check, doing(way))
+    return Instance({"name": name, "parent": parent}, check, play)
 
 
 def new_partner(name: str) -> Instance:
     """Returns a task to add a supplier."""
-
-    def way(seen: str) -> Script:
-        seen = yield from create(seen, "Fulfilment", "Partners", "partner", {"Name": name})
-        return (yield from save(seen))
-
+    play = doing(create("Fulfilment", "Partners", "partner", {"Name": name}), save())
     check = changes(added(edits.SITE, "partner_partner", name=name))
-    return Instance({"name": name}, check, doing(way))
+    return Instance({"name": name}, check, play)
 
 
 def new_range(name: str, text: str) -> Instance:
     """Returns a task to add a range of products."""
 
-    def way(seen: str) -> Script:
-        texts = {"Name": name, "Description": text}
-        seen = yield from create(seen, "Catalogue", "Ranges", "range", texts)
-        return (yield from save(seen))
-
+    texts = {"Name": name, "Description": text}
+    play = doing(create("Catalogue", "Ranges", "range", texts), save())
     values = {"name": name, "text": text}
     check = changes(added(edits.SITE, "offer_range", name=name, description=text))
-    return Instance(values, check, doing(way))
+    return Instance(values, check, play)
 
 
 def new_voucher(name: str, code: str, end: str, offer: str) -> Instance:
     """Returns a task to add a voucher with the same offer as an existing voucher."""
 
-    def way(seen: str) -> Script:
-        texts = {"Name": name, "Code": code, "End datetime": f"{end} 00:00:00"}
-        seen = yield from create(seen, "Offers", "Vouchers", "voucher", texts)
-        seen = yield from click(seen, "option", f"Offer for voucher '{offer}'")
-        return (yield from save(seen))
-
+    texts = {"Name": name, "Code": code, "End datetime": f"{end} 00:00:00"}
+    play = doing(
+        create("Offers", "Vouchers", "voucher", texts),
+        click("option", f"Offer for voucher '{offer}'"),
+        save(),
+    )
     values = {"name": name, "code": code, "end": end, "offer": offer}
     check = changes(
         added(edits.SITE, "voucher_voucher", name=name, code=code, end_datetime=end),
@@ -215,4 +178,4 @@ def new_voucher(name: str, code: str, end: str, offer: str) -> Instance:
             conditionaloffer_id=f"Offer for voucher '{offer}'",
         ),
     )
-    return Instance(values, check, doing(way))
+    return Instance(values, check, play)

@@ -1,17 +1,18 @@
 """Navigation and reading steps that several solutions on the shop use, and names used by its tasks."""
 
 import datetime
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from agentgym_sites.shop.tables import Order, Product
 from agentgym_sites.shop.words import Shelf
 from agentgym_sites.tasks.script import (
     Node,
-    Script,
+    Way,
     choose,
     click,
     fill,
     first,
+    in_order,
     look_for,
     value_after,
 )
@@ -20,49 +21,48 @@ SHOP = "__SHOPPING__"
 BASKET = f"{SHOP}/basket/"
 
 
-def open_product(seen: str, product: Product) -> Script:
+def open_product(product: Product) -> Way:
     """Searches for a product by its title and opens the product's page; can start at the top of any
     page.
     """
-    seen = yield from fill(seen, "Search", product.title, enter=True)
-    return (yield from click(seen, "link", product.title))
+    return in_order(fill("Search", product.title, enter=True), click("link", product.title))
 
 
-def put_in_basket(seen: str, product: Product) -> Script:
+def put_in_basket(product: Product) -> Way:
     """Opens a product and adds one piece of it to the basket."""
-    seen = yield from open_product(seen, product)
-    return (yield from click(seen, "button", "Add to basket"))
+    return in_order(open_product(product), click("button", "Add to basket"))
 
 
-def open_basket(seen: str) -> Script:
+def open_basket() -> Way:
     """Opens the basket; can start at the top of any page, or after a product was added."""
-    return (yield from click(seen, "link|button", "View basket"))
+    return click("link|button", "View basket")
 
 
-def open_account(seen: str, page: str) -> Script:
+def open_account(page: str) -> Way:
     """Opens a page of the customer's account."""
-    seen = yield from click(seen, "link", "Account")
-    return (yield from click(seen, "link", page))
+    return in_order(click("link", "Account"), click("link", page))
 
 
-def open_order(seen: str, order: Order) -> Script:
+def open_order(order: Order) -> Way:
     """Searches for an order of the customer and opens it."""
-    seen = yield from open_account(seen, "Order History")
     # The number is unique, so the shop directly opens the order.
-    return (yield from fill(seen, "Order number", order.number, enter=True))
+    return in_order(open_account("Order History"), fill("Order number", order.number, enter=True))
 
 
-def sort_shelf(seen: str, shelf: Shelf, order: str) -> Script:
+def sort_shelf(shelf: Shelf, order: str) -> Way:
     """Opens a category and sorts its products."""
-    seen = yield from click(seen, "link", shelf.name)
-    return (yield from choose(seen, "Sort by", order))
+    return in_order(click("link", shelf.name), choose("Sort by", order))
 
 
-def first_of_shelf(seen: str, shelf: Shelf, order: str) -> Generator[str, str, str]:
+def first_of_shelf(shelf: Shelf, order: str) -> Callable[[str], Generator[str, str, str]]:
     """Opens a category, sorts its products and returns the title of the first product."""
-    seen = yield from sort_shelf(seen, shelf, order)
-    _, link = yield from look_for(seen, "link", "", after="Sort by")
-    return link.name
+
+    def find(seen: str) -> Generator[str, str, str]:
+        seen = yield from sort_shelf(shelf, order)(seen)
+        _, link = yield from look_for(seen, "link", "", after="Sort by")
+        return link.name
+
+    return find
 
 
 def price_on(page: list[Node], product: Product) -> str:

@@ -1,7 +1,6 @@
 """Tasks that read the shop or open one of its pages, with one function per template."""
 
 import datetime
-import functools
 import re
 from collections.abc import Callable, Generator
 
@@ -17,11 +16,12 @@ from agentgym_sites.tasks import script
 from agentgym_sites.tasks import shopping_edits as edits
 from agentgym_sites.tasks.script import (
     Node,
-    Script,
     answering,
     click,
     doing,
     fill,
+    in_order,
+    labelled,
     value_after,
 )
 from agentgym_sites.tasks.shopping_plays import (
@@ -56,24 +56,20 @@ def price(product: Product) -> Instance:
     def read(page: list[Node]) -> str:
         return dollars(price_on(page, product))
 
-    way = functools.partial(open_product, product=product)
     return Instance(
         {"product": product.title},
         answer_has(product.price),
-        answering(way, read, in_sight=True),
+        answering(open_product(product), read, in_sight=True),
     )
 
 
 def attribute(product: Product, name: str, value: str) -> Instance:
     """Returns a task that asks for an attribute in the table below a product."""
-
-    def read(page: list[Node]) -> str:
-        return value_after(page, name, "cell")
-
+    read = labelled(name)
     return Instance(
         {"attribute": name, "product": product.title},
         answer_has(value),
-        answering(functools.partial(open_product, product=product), read),
+        answering(open_product(product), read),
     )
 
 
@@ -87,7 +83,7 @@ def extreme(shelf: Shelf, order: str, pick: Callable) -> Instance:
     """
 
     def play(seen: str) -> Generator[str, str, None]:
-        title = yield from first_of_shelf(seen, shelf, order)
+        title = yield from first_of_shelf(shelf, order)(seen)
         yield script.stop(title)
 
     product = pick(tables().shelf_products(shelf.name), key=lambda p: p.cents)
@@ -95,11 +91,8 @@ def extreme(shelf: Shelf, order: str, pick: Callable) -> Instance:
 
 
 def _order_fact(order: Order, label: str, value: str) -> Instance:
-    def read(page: list[Node]) -> str:
-        return dollars(value_after(page, label, "cell|StaticText"))
-
-    way = functools.partial(open_order, order=order)
-    return Instance({"order": order.number}, answer_has(value), answering(way, read))
+    read = labelled(label, "cell|StaticText")
+    return Instance({"order": order.number}, answer_has(value), answering(open_order(order), read))
 
 
 def order_total(order: Order) -> Instance:
@@ -114,17 +107,16 @@ def order_status(order: Order) -> Instance:
 
 def strange_order(order: Order) -> Instance:
     """Returns an impossible task, which asks for the status of another customer's order."""
-    way = functools.partial(open_order, order=order)
-    return Instance({"order": order.number}, impossible(), refusing(way))
+    return Instance({"order": order.number}, impossible(), refusing(open_order(order)))
 
 
 def spending(first: datetime.date, last: datetime.date, cents: int) -> Instance:
     """Returns a task that asks for the customer's spending between two days."""
-
-    def way(seen: str) -> Script:
-        seen = yield from open_account(seen, "Order History")
-        seen = yield from fill(seen, "From", first.isoformat())
-        return (yield from fill(seen, "To", last.isoformat(), enter=True))
+    way = in_order(
+        open_account("Order History"),
+        fill("From", first.isoformat()),
+        fill("To", last.isoformat(), enter=True),
+    )
 
     def read(page: list[Node]) -> str:
         cells = [node.name for node in page if node.role == "cell"]
@@ -146,15 +138,14 @@ def reviewer(review: Review) -> Instance:
     return Instance(
         {"product": review.product.title, "title": review.title},
         answer_has(review.customer.name),
-        answering(functools.partial(open_product, product=review.product), read),
+        answering(open_product(review.product), read),
     )
 
 
 def no_reviewer(product: Product, title: str) -> Instance:
     """Returns an impossible task, which asks for the author of a review that does not exist."""
-    way = functools.partial(open_product, product=product)
     values = {"product": product.title, "title": title}
-    return Instance(values, impossible(), refusing(way))
+    return Instance(values, impossible(), refusing(open_product(product)))
 
 
 def on_a_page(question: str, page: str, pattern: str, answer: str) -> Instance:
@@ -170,8 +161,11 @@ def on_a_page(question: str, page: str, pattern: str, answer: str) -> Instance:
             raise script.ScriptError(f"{pattern} is not in {text}")
         return match[1]
 
-    way = functools.partial(open_account, page=page)
-    return Instance({"question": question}, answer_has(answer), answering(way, read, in_sight=True))
+    return Instance(
+        {"question": question},
+        answer_has(answer),
+        answering(open_account(page), read, in_sight=True),
+    )
 
 
 def basket_total(product: Product) -> Instance:
@@ -179,14 +173,8 @@ def basket_total(product: Product) -> Instance:
 
     The basket already has other products, so the price of the product alone is not the answer.
     """
-
-    def way(seen: str) -> Script:
-        seen = yield from put_in_basket(seen, product)
-        return (yield from open_basket(seen))
-
-    def read(page: list[Node]) -> str:
-        return dollars(value_after(page, "Order total", "cell"))
-
+    way = in_order(put_in_basket(product), open_basket())
+    read = labelled("Order total")
     before = sum(each.cents * count for each, count in tables().basket)
     total = f"{(before + product.cents) / 100:.2f}"
     return Instance(
@@ -198,14 +186,11 @@ def basket_total(product: Product) -> Instance:
 
 def count_reviews(product: Product) -> Instance:
     """Returns a task that asks for the number of reviews of a product."""
-
-    def read(page: list[Node]) -> str:
-        return value_after(page, "Number of reviews", "cell")
-
+    read = labelled("Number of reviews")
     return Instance(
         {"product": product.title},
         answer_is(str(len(tables().reviews_of(product)))),
-        answering(functools.partial(open_product, product=product), read),
+        answering(open_product(product), read),
     )
 
 
@@ -221,15 +206,11 @@ def shelf_page(shelf: Shelf, words: str, option: str, key: str) -> Instance:
     return Instance(
         {"category": shelf.name, "order": words},
         ends_at(f"{SHOP}{category_path(shelf)}?sort_by={key}"),
-        doing(functools.partial(sort_shelf, shelf=shelf, order=option)),
+        doing(sort_shelf(shelf=shelf, order=option)),
     )
 
 
 def product_page(product: Product) -> Instance:
     """Returns a task to open the page of a product; the task names the product's number."""
-
-    def way(seen: str) -> Script:
-        seen = yield from fill(seen, "Search", product.upc, enter=True)
-        return (yield from click(seen, "link", product.title))
-
-    return Instance({"upc": product.upc}, ends_at(SHOP + product.path), doing(way))
+    play = doing(fill("Search", product.upc, enter=True), click("link", product.title))
+    return Instance({"upc": product.upc}, ends_at(SHOP + product.path), play)

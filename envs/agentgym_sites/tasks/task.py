@@ -198,10 +198,8 @@ def all_of(*evaluations: Evaluation) -> Evaluation:
 
 
 def refusing(way: Way) -> Play:
-    """Returns a `Play` that follows a `Way` and answers that the task is impossible.
-
-    Args:
-      way: Way to the page that shows that the task is impossible.
+    """Returns a `Play` that follows a `Way` to the page that shows that the task is impossible, and
+    answers so.
     """
 
     def play(observation: str) -> Generator[str, str, None]:

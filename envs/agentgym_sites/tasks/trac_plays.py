@@ -1,7 +1,7 @@
 """Navigation and reading steps that several solutions on Trac use."""
 
 from agentgym_sites.tasks import script
-from agentgym_sites.tasks.script import Node, Reader, Script
+from agentgym_sites.tasks.script import Node, Reader, Way, click, fill, in_order
 from agentgym_sites.trac.pages import full_name
 from agentgym_sites.trac.projects import Project
 from agentgym_sites.trac.tables import Milestone
@@ -15,37 +15,31 @@ def ticket_address(ticket: Ticket) -> str:
     return f"__GITLAB__/ticket/{ticket.number}"
 
 
-def open_menu(observation: str, entry: str, *links: str) -> Script:
+def open_menu(entry: str, *links: str) -> Way:
     """Opens an entry of the menu, one of _MENU, and follows the links, one after another."""
     assert entry in _MENU
-    observation = yield from script.click(observation, "link", entry)
-    for name in links:
-        observation = yield from script.click(observation, "link", name)
-    return observation
+    return in_order(*(click("link", name) for name in (entry, *links)))
 
 
-def open_ticket(observation: str, ticket: Ticket) -> Script:
+def open_ticket(ticket: Ticket) -> Way:
     """Searches for a ticket and opens it."""
     # The search field has no name, but it is the first field of a page.
-    observation = yield from script.fill(observation, "", ticket.summary, enter=True)
-    return (yield from script.click(observation, "link", ticket.summary))
+    return in_order(fill("", ticket.summary, enter=True), click("link", ticket.summary))
 
 
-def open_milestone(observation: str, milestone: Milestone) -> Script:
+def open_milestone(milestone: Milestone) -> Way:
     """Opens the page of an open milestone from the roadmap."""
-    name = f"Milestone: {milestone.name}"
-    return (yield from open_menu(observation, "ROADMAP", name))
+    return open_menu("ROADMAP", f"Milestone: {milestone.name}")
 
 
-def open_wiki(observation: str, project: Project, *titles: str) -> Script:
+def open_wiki(project: Project, *titles: str) -> Way:
     """Opens the wiki of a project and follows the links with the given titles."""
-    return (yield from open_menu(observation, "WIKI", project.name, *titles))
+    return open_menu("WIKI", project.name, *titles)
 
 
-def open_form(observation: str, ticket: Ticket) -> Script:
+def open_form(ticket: Ticket) -> Way:
     """Opens the collapsed form below a ticket."""
-    observation = yield from open_ticket(observation, ticket)
-    return (yield from script.click(observation, "link", "Modify Ticket"))
+    return in_order(open_ticket(ticket), click("link", "Modify Ticket"))
 
 
 def value_of(field: str) -> Reader:

@@ -1,11 +1,15 @@
 """Tasks that read Trac or open one of its pages, with one function per template."""
 
-import functools
-from collections.abc import Callable, Mapping
-
 from agentgym_envs.webarena.tasks import Evaluation
 from agentgym_sites.tasks import script
-from agentgym_sites.tasks.script import Node, Reader, matching
+from agentgym_sites.tasks.script import (
+    Node,
+    Reader,
+    answering,
+    click,
+    doing,
+    matching,
+)
 from agentgym_sites.tasks.task import (
     Instance,
     answer_has,
@@ -30,8 +34,7 @@ from agentgym_sites.trac.tickets import Ticket, tickets
 
 
 def _about_ticket(ticket: Ticket, evaluation: Evaluation, read: Reader) -> Instance:
-    way = functools.partial(open_ticket, ticket=ticket)
-    return Instance({"summary": ticket.summary}, evaluation, script.answering(way, read))
+    return Instance({"summary": ticket.summary}, evaluation, answering(open_ticket(ticket), read))
 
 
 def owner(ticket: Ticket) -> Instance:
@@ -41,8 +44,7 @@ def owner(ticket: Ticket) -> Instance:
 
 def no_owner(ticket: Ticket) -> Instance:
     """Returns an impossible task, which asks for the owner of a ticket without an owner."""
-    way = functools.partial(open_ticket, ticket=ticket)
-    return Instance({"summary": ticket.summary}, impossible(), refusing(way))
+    return Instance({"summary": ticket.summary}, impossible(), refusing(open_ticket(ticket)))
 
 
 def reporter(ticket: Ticket) -> Instance:
@@ -73,19 +75,21 @@ def last_comment(ticket: Ticket) -> Instance:
 
 def due_date(stone: Milestone) -> Instance:
     """Returns a task that asks for the due date of a milestone."""
-    way = functools.partial(open_milestone, milestone=stone)
     read = matching(r"\((\d{4}-\d\d-\d\d)T")
-    return Instance({"milestone": stone.name}, answer_is(stone.due), script.answering(way, read))
+    return Instance(
+        {"milestone": stone.name},
+        answer_is(stone.due),
+        answering(open_milestone(stone), read),
+    )
 
 
 def open_of_milestone(stone: Milestone) -> Instance:
     """Returns a task that asks for the number of open tickets of a milestone."""
     count = sum(each.is_open for each in tickets() if each.milestone == stone.name)
-    way = functools.partial(open_milestone, milestone=stone)
     return Instance(
         {"milestone": stone.name},
         answer_is(str(count)),
-        script.answering(way, matching(r"^active: (\d+)$")),
+        answering(open_milestone(stone), matching(r"^active: (\d+)$")),
     )
 
 
@@ -100,17 +104,15 @@ def count_priority(stone: Milestone, wanted: str) -> Instance:
         )
         return matching(r"^\d+ / (\d+)$")([n for n in page[place:] if n.role == "StaticText"])
 
-    way = functools.partial(open_milestone, milestone=stone)
     return Instance(
         {"milestone": stone.name, "priority": wanted},
         answer_is(str(count)),
-        script.answering(way, read),
+        answering(open_milestone(stone), read),
     )
 
 
 def _in_operations(project: Project, evaluation: Evaluation, pattern: str) -> Instance:
-    way: Callable = lambda seen: open_wiki(seen, project, "Operations")
-    play = script.answering(way, matching(pattern))
+    play = answering(open_wiki(project, "Operations"), matching(pattern))
     return Instance({"project": project.name}, evaluation, play)
 
 
@@ -125,27 +127,23 @@ def on_call(project: Project) -> Instance:
     return _in_operations(project, answer, r"person on call is ([\w ]+)\.")
 
 
-def _ending(values: Mapping[str, object], evaluation: Evaluation, way: script.Way) -> Instance:
-    return Instance(values, evaluation, script.doing(way))
-
-
 def open_it(ticket: Ticket) -> Instance:
     """Returns a task to open a ticket."""
-    way = functools.partial(open_ticket, ticket=ticket)
-    return _ending({"summary": ticket.summary}, ends_at(ticket_address(ticket)), way)
+    check = ends_at(ticket_address(ticket))
+    return Instance({"summary": ticket.summary}, check, doing(open_ticket(ticket)))
 
 
 def wiki_page(project: Project, title: str) -> Instance:
     """Returns a task to open a page of the wiki."""
     address = f"__GITLAB__/wiki/{wiki_root(project)}/{title.replace(' ', '_')}"
-    way: script.Way = lambda seen: open_wiki(seen, project, title)
-    return _ending({"project": project.name, "title": title}, ends_at(address), way)
+    values = {"project": project.name, "title": title}
+    return Instance(values, ends_at(address), doing(open_wiki(project, title)))
 
 
 def report(number: int, title: str) -> Instance:
     """Returns a task to open one of the saved reports."""
-    way: script.Way = lambda seen: open_menu(seen, "VIEW TICKETS", f"{{{number}}} {title}")
-    return _ending({"title": title}, ends_at(f"__GITLAB__/report/{number}"), way)
+    play = doing(open_menu("VIEW TICKETS", f"{{{number}}} {title}"))
+    return Instance({"title": title}, ends_at(f"__GITLAB__/report/{number}"), play)
 
 
 # JavaScript that returns the numbers of the listed tickets, smallest first.
@@ -160,9 +158,6 @@ def list_of_milestone(stone: Milestone) -> Instance:
     wanted = [
         str(each.number) for each in tickets() if each.milestone == stone.name and each.is_open
     ]
-
-    def way(observation: str) -> script.Script:
-        observation = yield from open_milestone(observation, stone)
-        return (yield from script.click(observation, "link", f"active: {len(wanted)}"))
-
-    return _ending({"milestone": stone.name}, page_is("last", _LISTED, " ".join(wanted)), way)
+    play = doing(open_milestone(stone), click("link", f"active: {len(wanted)}"))
+    check = page_is("last", _LISTED, " ".join(wanted))
+    return Instance({"milestone": stone.name}, check, play)

@@ -1,10 +1,7 @@
 """Tasks that create and change items in Trac, with one function per template."""
 
-import functools
-
 from agentgym_envs.webarena.tasks import Edit, Evaluation
-from agentgym_sites.tasks import script
-from agentgym_sites.tasks.script import Script
+from agentgym_sites.tasks.script import Play, Way, choose, click, doing, fill, in_order
 from agentgym_sites.tasks.task import (
     Instance,
     added,
@@ -35,42 +32,31 @@ def _ticket(ticket: Ticket, **to: str) -> Evaluation:
 
 def create(component: str, kind: str, priority: str, summary: str) -> Instance:
     """Returns a task to create a ticket."""
-
-    def way(observation: str) -> Script:
-        observation = yield from open_menu(observation, "NEW TICKET")
-        observation = yield from script.fill(observation, "Summary:", summary)
-        observation = yield from script.choose(observation, "Type:", kind)
-        observation = yield from script.choose(observation, "Priority:", priority)
-        observation = yield from script.choose(observation, "Component:", component)
-        return (yield from script.click(observation, "button", "Create ticket"))
-
+    play = doing(
+        open_menu("NEW TICKET"),
+        fill("Summary:", summary),
+        choose("Type:", kind),
+        choose("Priority:", priority),
+        choose("Component:", component),
+        click("button", "Create ticket"),
+    )
     values = {"component": component, "type": kind, "priority": priority, "summary": summary}
     ticket: Edit = added(SITE, "ticket", **values, reporter=AGENT, status="new")
-    return Instance(values, changes(ticket), script.doing(way))
+    return Instance(values, changes(ticket), play)
 
 
 def comment(ticket: Ticket, text: str) -> Instance:
     """Returns a task to write a comment on a ticket."""
-
-    def way(observation: str) -> Script:
-        observation = yield from open_ticket(observation, ticket)
-        observation = yield from script.fill(observation, "You may use", text)
-        return (yield from script.click(observation, "button", _SUBMIT))
-
+    play = doing(open_ticket(ticket), fill("You may use", text), click("button", _SUBMIT))
     return Instance(
         {"summary": ticket.summary, "text": text},
         changes(added(SITE, "ticket_change", ticket=ticket.summary, author=AGENT, newvalue=text)),
-        script.doing(way),
+        play,
     )
 
 
-def _choosing(ticket: Ticket, field: str, option: str):
-    def way(observation: str) -> Script:
-        observation = yield from open_form(observation, ticket)
-        observation = yield from script.choose(observation, field, option)
-        return (yield from script.click(observation, "button", _SUBMIT))
-
-    return script.doing(way)
+def _choosing(ticket: Ticket, field: str, option: str) -> Play:
+    return doing(open_form(ticket), choose(field, option), click("button", _SUBMIT))
 
 
 def priority(ticket: Ticket, name: str) -> Instance:
@@ -93,67 +79,64 @@ def milestone(ticket: Ticket, name: str) -> Instance:
 
 def no_milestone(ticket: Ticket, name: str) -> Instance:
     """Returns an impossible task: to move a ticket to a milestone that does not exist."""
-    way = functools.partial(open_form, ticket=ticket)
     values = {"summary": ticket.summary, "milestone": name}
-    return Instance(values, impossible(), refusing(way))
+    return Instance(values, impossible(), refusing(open_form(ticket)))
 
 
-def _deciding(observation: str, ticket: Ticket, deed: str, box: str, option: str) -> Script:
+def _deciding(ticket: Ticket, deed: str, box: str, option: str) -> Way:
     """Performs one of the actions below the fields of a ticket, such as closing it."""
-    observation = yield from open_form(observation, ticket)
-    observation = yield from script.click(observation, "radio", deed)
-    observation = yield from script.choose(observation, box, option, after=deed)
-    return (yield from script.click(observation, "button", _SUBMIT))
+    return in_order(
+        open_form(ticket),
+        click("radio", deed),
+        choose(box, option, after=deed),
+        click("button", _SUBMIT),
+    )
 
 
 def close(ticket: Ticket, resolution: str) -> Instance:
     """Returns a task to close a ticket with a resolution."""
-    way = functools.partial(_deciding, ticket=ticket, deed="resolve", box="", option=resolution)
+    way = _deciding(ticket, "resolve", "", resolution)
     return Instance(
         {"summary": ticket.summary, "resolution": resolution},
         _ticket(ticket, status="closed", resolution=resolution),
-        script.doing(way),
+        doing(way),
     )
 
 
 def assign(ticket: Ticket, person: str) -> Instance:
     """Returns a task to change the owner of a ticket."""
     name = name_of(person)
-    way = functools.partial(_deciding, ticket=ticket, deed="assign", box="", option=name)
+    way = _deciding(ticket, "assign", "", name)
     return Instance(
         {"summary": ticket.summary, "person": name},
         _ticket(ticket, owner=person, status="assigned"),
-        script.doing(way),
+        doing(way),
     )
 
 
 def new_milestone(name: str, text: str) -> Instance:
     """Returns a task to create a milestone without a date."""
-
-    def way(observation: str) -> Script:
-        observation = yield from open_menu(observation, "ROADMAP")
-        observation = yield from script.click(observation, "button", "Add new milestone")
-        observation = yield from script.fill(observation, "Name:", name)
-        observation = yield from script.fill(observation, "Description:", text)
-        return (yield from script.click(observation, "button", "Add milestone"))
-
+    play = doing(
+        open_menu("ROADMAP"),
+        click("button", "Add new milestone"),
+        fill("Name:", name),
+        fill("Description:", text),
+        click("button", "Add milestone"),
+    )
     check = changes(added(SITE, "milestone", name=name, description=text))
-    return Instance({"name": name, "text": text}, check, script.doing(way))
+    return Instance({"name": name, "text": text}, check, play)
 
 
 def rewrite_page(project: Project, text: str) -> Instance:
     """Returns a task to replace the text of a project's glossary."""
-
-    def way(observation: str) -> Script:
-        observation = yield from open_wiki(observation, project, "Glossary")
-        observation = yield from script.click(observation, "button", "Edit this page")
-        observation = yield from script.fill(
-            observation, "", text, after="side-by-side", is_empty=False
-        )
-        return (yield from script.click(observation, "button", _SUBMIT))
-
+    play = doing(
+        open_wiki(project, "Glossary"),
+        click("button", "Edit this page"),
+        fill("", text, after="side-by-side", is_empty=False),
+        click("button", _SUBMIT),
+    )
     return Instance(
         {"project": project.name, "text": text},
         changes(changed(SITE, "wiki", {"text": text}, name=f"{wiki_root(project)}/Glossary")),
-        script.doing(way),
+        play,
     )

@@ -79,7 +79,7 @@ def test_an_exact_name_takes_precedence_over_a_partial_match():
 
 
 def test_a_script_scrolls_until_it_finds_the_element():
-    play = script.click(PAGE, "link", "Contact")
+    play = script.click("link", "Contact")(PAGE)
     assert next(play) == "scroll [down]"
     assert play.send(PAGE + "\t[9] link 'Contact'\n") == "click [9]"
     with pytest.raises(StopIteration) as end:
@@ -104,14 +104,14 @@ def test_an_element_is_found_after_one_that_has_left_the_window():
 
 
 def test_a_failed_script_names_the_missing_element():
-    play = script.click(PAGE, "link", "Contact")
+    play = script.click("link", "Contact")(PAGE)
     next(play)
     with pytest.raises(script.ScriptError, match="no link 'Contact'"):
         play.send(PAGE)
 
 
 def test_a_filled_field_is_emptied_before_it_is_filled():
-    play = script.fill(PAGE, "Title *", "New", enter=True, is_empty=False)
+    play = script.fill("Title *", "New", enter=True, is_empty=False)(PAGE)
     actions = [next(play), *(play.send(PAGE) for _ in range(3))]
     assert actions == ["click [7]", "press [Control+a]", "press [Backspace]", "type [7] [New] [1]"]
 
