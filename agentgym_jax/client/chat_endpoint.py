@@ -83,9 +83,6 @@ class ChatEndpoint:
       url: Address as in `split_url`.
       key: API key; empty for none.
       key_variable: Name of the key's environment variable, for messages; empty for none.
-      connect_timeout_s: Limit for opening a connection.
-      timeout_s: Limit for one reply.
-      connections: Number of connections that are kept open.
 
     Raises:
       ValueError: The address cannot be used.

@@ -80,11 +80,7 @@ class OpenEnvClient(EnvClient):
     in `success`, or, without this field, if it has ended with a total reward of at least 1.
 
     Args:
-      base_url: Address of the server, such as `http://127.0.0.1:8000`.
       environment: Name of the environment, the prefix of its item ids.
-      connect_timeout_s: Limit for opening a connection.
-      step_timeout_s: Limit for every call, from the request to the last byte of the answer.
-      token: Bearer token, if the server requires one.
       connections: Maximum number of open HTTP connections, which only read facts.
       action_format: Format of the model's actions; None selects the default format, which is `raw`
         for servers that are not ours.

@@ -44,11 +44,6 @@ class ServerError(EnvError):
 class Connection:
     """Connection with one request at a time. Not thread-safe, except for `close`.
 
-    Args:
-      url: Address such as `ws://127.0.0.1:8000/ws`.
-      connect_timeout_s: Limit for opening the connection.
-      token: Bearer token, if the server requires one.
-
     Raises:
       EnvError: The server cannot be reached, or it refuses the connection.
     """

@@ -31,12 +31,8 @@ class Environments:
     """Environments of a run: their clients, texts and tasks.
 
     Attributes:
-      pool: Pool of sessions on the servers of all environments.
       texts: Preamble and action parser, by environment.
-      train_tasks: Training tasks of all environments.
-      eval_tasks: Held-out tasks of all environments.
       manifests: Hash of the task manifest, by environment.
-      restart_dead_servers: Function that restarts servers started by this run that died.
     """
 
     clients: Mapping[str, EnvClient]

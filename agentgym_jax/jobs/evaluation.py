@@ -75,15 +75,11 @@ class EvaluationParts:
 
     Attributes:
       name: Value of the flag `--model`.
-      environments: Servers, pool and tasks.
       task_lists: Task lists of the servers, by environment.
-      sampling: Options of the sampled episodes.
       evaluation: Number of sampled episodes per task, and whether to add a greedy one.
-      rollout: Options for retries and prompts.
       max_turns: Turn limit of an episode, by environment.
       identity: JSON object that identifies the weights or the scripted agent.
       run_folder: Evaluated training run; None for other models.
-      settings: Checked config.
       source: Evaluated model; None for agents without weights, and for random weights.
     """
 

@@ -35,14 +35,6 @@ def run_evaluation(
 
     If the folder has episodes of the same evaluation, only the others are run.
 
-    Args:
-      config: Plain config of an evaluation.
-      model: Model, `expert`, `random`, or the address of a chat endpoint.
-      workdir: Folder for scores.json and trajectories/.
-      overridden: Dotted keys whose values have precedence over those of an evaluated run.
-      environments: Environments of the config to use; empty for all.
-      same_tasks_as: A scores.json; an evaluation on other tasks is refused.
-
     Raises:
       ConfigError: The config is invalid, or the folder has another evaluation.
       AgentError: The chat endpoint cannot be used.

@@ -33,7 +33,6 @@ class JobSettings:
 
     Attributes:
       logprob_chunk: Number of tokens whose logits exist at the same time.
-      title: Title of the console.
       max_episodes: Number of episodes of the largest rollout; an evaluation may have more episodes.
     """
 
@@ -49,14 +48,7 @@ class JobSettings:
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """Components of a training job.
-
-    Attributes:
-      settings: Checked config.
-      model: Policies, tokenizer and renderer.
-      agent: Agent in the environments; None for a job without environments.
-      data: Result of the job's function that loads its data.
-    """
+    """Components of a training job."""
 
     settings: JobSettings
     model: Model

@@ -138,10 +138,8 @@ class LoopState:
 
     Attributes:
       step: Number of steps done.
-      state: Weights and optimiser state.
       unlogged: Metrics of the last step until they are written; then None.
       history: History of the guards.
-      controllers: State of the controllers; None in jobs on recorded data.
       behaviour: Updates during which episodes of later steps were sampled, oldest first; empty if
         no rollout runs during an update.
       stop: Message of a guard that ends the run after the last step; else None.
@@ -162,8 +160,6 @@ class Run:
 
     Attributes:
       folder: Run folder, locked for this process.
-      writer: Writer of metrics.jsonl.
-      should_stop: Flag of a request to stop.
       compilations: Counter of programs compiled since the start.
       open_sessions: Function that counts the sessions on servers; None without environments.
     """

@@ -44,10 +44,8 @@ class SampledAgent:
     """A policy that acts in environments.
 
     Attributes:
-      environments: Servers, clients, pool of sessions, and tasks.
       sampler: Sampler with decode rows; it has no weights before `set_params` is called.
       collector: Collector of episodes whose rewards are those of the environments.
-      judge: Judge of training episodes; None without one.
     """
 
     model: Model
@@ -126,14 +124,7 @@ def check_held_out(
 
 
 def count_process_rows(rows: int, max_episodes: int, shards: int, num_processes: int) -> int:
-    """Returns the number of rows of each process's sampler.
-
-    Args:
-      rows: Config value `sampler.rows`, the rows of all processes.
-      max_episodes: Maximum number of episodes that a process collects at the same time.
-      shards: Number of groups of devices over which the rows of a process are divided.
-      num_processes: Number of processes.
-    """
+    """Returns the number of rows of each process's sampler."""
     step = num_processes * shards
     if rows % step:
         raise ConfigError(

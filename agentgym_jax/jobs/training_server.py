@@ -21,13 +21,7 @@ from agentgym_jax.training_api.trainer import Trainer
 
 
 class LocalBackend:
-    """Base model in this process; implements `Backend`.
-
-    Attributes:
-      name: Name of the base model.
-      sampler: Sampler of all weights.
-      saved: Saved models.
-    """
+    """Base model in this process; implements `Backend`."""
 
     def __init__(
         self,
@@ -40,14 +34,6 @@ class LocalBackend:
         micro_tokens: int,
     ):
         """Loads the weights of a model, on the devices.
-
-        Args:
-          model: Result of `load_model`, without adapters.
-          name: Name of the base model.
-          workdir: Folder of saved models.
-          rows: Maximum number of answers that are sampled together.
-          context: Maximum number of tokens of a datum, and of a prompt with its answer.
-          micro_tokens: Number of positions of a micro-batch.
 
         Raises:
           ConfigError: The model has no adapters, or the folder is in a bucket.

@@ -49,11 +49,8 @@ class Judge:
     """Scores episodes by a rubric.
 
     Attributes:
-      endpoint: Endpoint of the judging model.
       rubric: Model, text and scale.
       cache: Verdicts so far, also those of earlier starts of the run.
-      attempts: Maximum number of requests per episode.
-      workers: Maximum number of concurrent requests.
       token_prices: Prices of a prompt token and of a completion token, for the cost.
     """
 
@@ -195,7 +192,6 @@ class JudgedCollector:
     """Collector whose episodes have the scores of a judge; interface `EpisodeCollector`.
 
     Attributes:
-      inner: Collector of the episodes.
       judge: Judge that scores them after the last one has ended.
     """
 

@@ -28,7 +28,6 @@ class AnswerForm:
     """Form in which a model writes its answers.
 
     Attributes:
-      tools: Form of tool calls.
       separates_thinking: True if the thinking is separated from the text.
       opens_thinking: True if the thinking begins in the prompt.
     """

@@ -50,17 +50,7 @@ def error_response(
     param: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    """Returns an error answer for a route.
-
-    Args:
-      path: Path of the request.
-      status: HTTP status.
-      message: Text for the user.
-      kind: OpenAI's type of the error.
-      code: OpenAI's code of the error.
-      param: Field of the request at fault; None for the whole request.
-      headers: Headers of the answer.
-    """
+    """Returns an error answer for a route."""
     if path.endswith(_MESSAGES_ROUTES):
         return JSONResponse(messages_error(message, status, code), status, headers)
     return JSONResponse(error_body(message, kind, code, param), status, headers)

@@ -24,14 +24,6 @@ class Guard:
         routes: Sequence[Route],
         registry: prometheus_client.CollectorRegistry,
     ):
-        """Wraps `app`.
-
-        Args:
-          app: Application with the routes.
-          token: Token that all requests except those for `/health` need; empty for none.
-          routes: Routes of the application, whose patterns are labels of the metrics.
-          registry: Registry for the metrics.
-        """
         self._app = app
         self._token = token
         self._routes = routes

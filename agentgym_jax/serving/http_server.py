@@ -12,11 +12,7 @@ _STOP_S = 2  # seconds for open requests when the server stops
 
 
 class HttpServer:
-    """HTTP server in a daemon thread; a context manager.
-
-    Attributes:
-      url: Address of the server.
-    """
+    """HTTP server in a daemon thread; a context manager."""
 
     def __init__(self, app: ASGIApp, host: str = "127.0.0.1", port: int = 0):
         """Binds the port (0: any free port) and starts serving.

@@ -27,7 +27,6 @@ class Backend(Protocol):
     """Interface of the application to the served policy.
 
     Attributes:
-      model_name: Name of the model in answers.
       context_length: Maximum number of tokens of a conversation.
       answer_form: Form of sampled answers.
     """
@@ -64,12 +63,7 @@ class Backend(Protocol):
 
 
 class Service:
-    """Samples for the routes of all APIs.
-
-    Attributes:
-      backend: The served policy.
-      registry: Metrics.
-    """
+    """Samples for the routes of all APIs."""
 
     def __init__(self, backend: Backend):
         self.backend = backend

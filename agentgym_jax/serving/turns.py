@@ -59,14 +59,7 @@ def _join(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def get(part: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
-    """Returns a field of a part; raises RequestError if it is absent or of another type.
-
-    Args:
-      part: JSON object.
-      name: Name of the field.
-      kind: Type of the field, str or dict.
-      place: Place of the part in the request.
-    """
+    """Returns a field of a part; raises RequestError if it is absent or of another type."""
     value = part.get(name)
     if not isinstance(value, kind) or (name == "name" and not value):
         raise RequestError(f"{place}.{name} must be {_NAMES[kind]}", param=f"{place}.{name}")

@@ -28,7 +28,6 @@ class RunResult:
     """Results of one run.
 
     Attributes:
-      run: The run.
       state: `finished`, `unfinished` or `not started`.
       steps: Number of steps done, and planned.
       value: The sweep's metric; None if the run is not finished or has no such metric.

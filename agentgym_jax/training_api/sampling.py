@@ -68,12 +68,6 @@ class SharedSampler:
     ) -> None:
         """Samples for a call, whose future gets the protobuf result.
 
-        Args:
-          key: Name of the weights.
-          load: Loads the weights if the sampler has others.
-          body: The call.
-          future: Future of its result.
-
         Raises:
           RequestError: The prompt or the options do not fit.
           OverloadedError: Too many calls wait already.

@@ -32,13 +32,7 @@ _REPLACED = ".tmp-old:"
 
 @dataclasses.dataclass(frozen=True)
 class SavedPath:
-    """Address of a saved model.
-
-    Attributes:
-      run: Name of the model that was saved.
-      kind: WEIGHTS or SAMPLER_WEIGHTS.
-      name: Name of the saved weights.
-    """
+    """Address of a saved model."""
 
     run: str
     kind: str
@@ -80,13 +74,7 @@ class SavedModels:
     """Saved models below one folder."""
 
     def __init__(self, directory: pathlib.Path, base: dict[str, Any], base_name: str):
-        """Describes a folder, which `start` creates.
-
-        Args:
-          directory: The folder.
-          base: Facts that identify the frozen weights.
-          base_name: Path or hub id of the frozen weights, for PEFT's format.
-        """
+        """Describes a folder, which `start` creates."""
         self._directory, self._base, self._base_name = directory, base, base_name
         self._lock: IO[str] | None = None
 

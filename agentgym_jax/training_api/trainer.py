@@ -54,7 +54,6 @@ class Trainer:
     """Adapters in training, used by one thread at a time.
 
     Attributes:
-      adapters: Shapes and scale of the adapters.
       state: Adapters, state of AdamW and number of steps.
       num_pending: Number of forward_backward calls since the last optimiser step.
     """
@@ -70,17 +69,7 @@ class Trainer:
         micro_tokens: int,
         layout: Layout | None = None,
     ):
-        """Creates new adapters, which change nothing.
-
-        Args:
-          policy: Functions of the network.
-          base: Frozen weights of the policy.
-          adapters: Shapes and scale of the adapters.
-          seed: Seed of the adapters.
-          context: Maximum number of tokens of a datum.
-          micro_tokens: Number of positions of a micro-batch.
-          layout: Layout of base and adapters; None for one device.
-        """
+        """Creates new adapters, which change nothing."""
         self.adapters = adapters
         self._policy, self._base, self._layout = policy, base, layout
         self._context, self._micro_tokens = context, micro_tokens

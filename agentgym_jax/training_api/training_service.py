@@ -28,13 +28,7 @@ _MAX_SNAPSHOTS = 16  # unnamed weights for sampling that are kept
 
 
 class Backend(Protocol):
-    """The served base model.
-
-    Attributes:
-      name: Name of the base model in requests.
-      sampler: Sampler of all weights.
-      saved: Saved models.
-    """
+    """The served base model."""
 
     name: str
     sampler: SharedSampler
@@ -75,12 +69,7 @@ class Sampling:
 
 
 class Service:
-    """Calls of all clients; a context manager, which stops the threads at its end.
-
-    Attributes:
-      backend: The served base model.
-      results: Results of calls.
-    """
+    """Calls of all clients; a context manager, which stops the threads at its end."""
 
     def __init__(self, backend: Backend):
         self.backend = backend

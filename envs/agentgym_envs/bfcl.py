@@ -71,7 +71,6 @@ class Scenario:
     """A task of the package.
 
     Attributes:
-      entry: The package's description.
       solution: Calls of the reference solution by turn; none in a turn that lacks something.
     """
 
@@ -80,11 +79,7 @@ class Scenario:
 
 
 class Conversation:
-    """A conversation with new programs, and a second set of them for the reference solution.
-
-    Args:
-      scenarios: Function that returns the tasks by id.
-    """
+    """A conversation with new programs, and a second set of them for the reference solution."""
 
     def __init__(self, scenarios: Callable[[], Mapping[str, Scenario]]):
         self._scenarios = scenarios

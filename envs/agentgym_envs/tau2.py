@@ -62,11 +62,7 @@ tools.uuid = types.SimpleNamespace(uuid4=lambda: uuid.UUID(int=random.getrandbit
 
 
 class Ticket:
-    """A ticket with new databases of the provider and of the customer's phone.
-
-    Args:
-      tasks: Function that returns the tasks by id.
-    """
+    """A ticket with new databases of the provider and of the customer's phone."""
 
     def __init__(self, tasks: Callable[[], Mapping[str, Task]]):
         self._tasks = tasks

@@ -80,11 +80,6 @@ class Inputs:
 def build(inputs: Inputs, progress: Progress, *, force: bool = False) -> pathlib.Path:
     """Builds a corpus unless it exists; returns its folder.
 
-    Args:
-      inputs: Packages and files to build the corpus from.
-      progress: Display of the build's progress.
-      force: True to rebuild an existing corpus.
-
     Raises:
       SetupError: a package is missing or has another version, or the default corpus differs from
         the pinned digests.

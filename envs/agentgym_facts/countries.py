@@ -46,9 +46,7 @@ class Country:
 
     Attributes:
       iso2: Two-letter ISO code; the country's entity is `country-<iso2>`.
-      name: Name as passages write it.
       aliases: Other names that are accepted as answers.
-      facts: Facts by relation.
       measures: Quantity, one of MEASURES -> its value, its text and the id of its passage.
       only_neighbour: Two-letter code of the only neighbour; "" if there are several or none.
     """
@@ -77,14 +75,7 @@ def join_countries(
     currencies: Mapping[str, Currency],
     book: PassageBook,
 ) -> dict[str, Country]:
-    """Returns the countries that both sources list and whose status is undisputed.
-
-    Args:
-      rows: Rows of GeoNames by two-letter code.
-      profiles: Profiles of the Factbook by GEC code.
-      currencies: Currencies by code.
-      book: Passages of both sources.
-    """
+    """Returns the countries that both sources list and whose status is undisputed."""
     countries = {}
     for iso2, row in rows.items():
         profile = profiles.get(row.gec)

@@ -36,11 +36,7 @@ def corpora_folder() -> pathlib.Path:
 
 
 def version_of(inputs: Mapping[str, str]) -> str:
-    """Returns the version of a corpus: RECIPE, a hyphen and 12 hexadecimal digits.
-
-    Args:
-      inputs: Names of packages and other inputs -> their versions or digests.
-    """
+    """Returns the version of a corpus: RECIPE, a hyphen and 12 hexadecimal digits."""
     named = json.dumps(dict(sorted(inputs.items())))
     return f"{RECIPE}-{hashlib.sha256(named.encode()).hexdigest()[:12]}"
 

@@ -61,11 +61,7 @@ _dice: contextvars.ContextVar[Dice | None] = contextvars.ContextVar("dice", defa
 
 @contextlib.contextmanager
 def seed_request(seconds: int) -> Iterator[None]:
-    """Derives this thread's random strings from the age of the episode while the context is open.
-
-    Args:
-      seconds: Age of the episode in seconds; each request adds one.
-    """
+    """Derives this thread's random strings from the age of the episode while the context is open."""
     # Skipping the first choice keeps session keys and other strings as they were before.
     token = _dice.set(Dice(str(seconds), thrown=1))
     try:

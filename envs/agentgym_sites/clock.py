@@ -24,11 +24,7 @@ _now: contextvars.ContextVar[datetime.datetime | None] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def at(moment: datetime.datetime) -> Iterator[None]:
-    """Sets the time of this thread to `moment` while the context is open.
-
-    Args:
-      moment: Time with a time zone.
-    """
+    """Sets the time of this thread to `moment` while the context is open."""
     token = _now.set(moment)
     try:
         yield

@@ -53,9 +53,6 @@ def all_sites() -> list[Site]:
 def sites_for(site_names: Sequence[str]) -> list[Site]:
     """Returns the embedded sites that replace the given WebArena sites.
 
-    Args:
-      site_names: WebArena's names of the sites, such as "shopping_admin".
-
     Raises:
       SetupError: no embedded site replaces one of the given sites.
     """
@@ -85,13 +82,7 @@ class Cluster:
         sites: Sequence[Site],
         say: Callable[[str], None] = _LOGGER.info,
     ):
-        """Creates a cluster without starting its sites.
-
-        Args:
-          folder: Folder for prepared sites and for the files of running sites.
-          sites: Sites to run.
-          say: Progress callback that gets one line of text.
-        """
+        """Creates a cluster without starting its sites."""
         self._folder = folder
         self._sites = list(sites)
         self._say = say
@@ -156,11 +147,7 @@ class Cluster:
             shutil.rmtree(self._run_folder, ignore_errors=True)
 
     def storage_state(self, site_names: Sequence[str]) -> dict[str, Any]:
-        """Returns Playwright's storage state with the accounts of the given sites logged in.
-
-        Args:
-          site_names: WebArena's names of the sites.
-        """
+        """Returns Playwright's storage state with the accounts of the given sites logged in."""
         cookies: list[dict[str, Any]] = []
         for site in self._sites:
             for name in site.paths:
@@ -174,9 +161,6 @@ class Cluster:
 
         If a site does not respond, its database of the episode is removed only when the cluster
         stops.
-
-        Args:
-          episode: Id of the episode.
         """
         for site in self._sites:
             try:
@@ -270,9 +254,6 @@ def runs_folder(folder: pathlib.Path) -> pathlib.Path:
 def running_clusters(folder: pathlib.Path) -> list[dict[str, Any]]:
     """Returns the state records of the running clusters: `pid` (of the cluster), `urls` and `pids`
     (of its sites).
-
-    Args:
-      folder: Same folder as for Cluster.
     """
     states = []
     for path in sorted(runs_folder(folder).glob(f"*/{_STATE_FILE}")):
@@ -282,11 +263,7 @@ def running_clusters(folder: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def remove_dead_runs(folder: pathlib.Path) -> None:
-    """Removes the folders of clusters that were killed.
-
-    Args:
-      folder: Same folder as for Cluster.
-    """
+    """Removes the folders of clusters that were killed."""
     for path in runs_folder(folder).glob("*-*"):
         if not exists(_owner(path)):
             shutil.rmtree(path, ignore_errors=True)

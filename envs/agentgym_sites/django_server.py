@@ -70,14 +70,7 @@ def serve(
     wrap: Callable[[Application], Application] = lambda application: application,
     warm_up: Sequence[str] = ("/",),
 ) -> None:
-    """Serves the site until SIGTERM or SIGINT.
-
-    Args:
-      arguments: Result of `episode_server.parse_arguments`.
-      content: Rules for comparing the site's tables.
-      wrap: Function that adds WSGI layers to Django's application and returns the result.
-      warm_up: Paths to request once before the server accepts requests.
-    """
+    """Serves the site until SIGTERM or SIGINT."""
     clock.install_in_signatures()
     application = EpisodeApplication(
         wrap(get_wsgi_application()),

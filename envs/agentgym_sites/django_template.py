@@ -23,13 +23,7 @@ TEMPLATE = "template.sqlite3"
 def make_template(
     folder: pathlib.Path, seed: Callable[[], None], say: Callable[[str], None]
 ) -> None:
-    """Creates `template.sqlite3` in the folder and fills its tables.
-
-    Args:
-      folder: Folder of the prepared site.
-      seed: Function that writes all rows with Django's models and calls `save_login`.
-      say: Progress callback.
-    """
+    """Creates `template.sqlite3` in the folder and fills its tables."""
     database = folder / TEMPLATE
     use_database(database)
     clock.install_in_signatures()
@@ -47,16 +41,7 @@ def make_template(
 def save_login(
     folder: pathlib.Path, site_name: str, cookie: str, user: Any, backend: str, path: str = "/"
 ) -> None:
-    """Logs a user in: creates a session in the template and a storage state with its cookie.
-
-    Args:
-      folder: Folder of the prepared site.
-      site_name: WebArena's name of the site.
-      cookie: Name of the session cookie.
-      user: User object of Django.
-      backend: Dotted name of the authentication backend.
-      path: Path for which browsers send the cookie.
-    """
+    """Logs a user in: creates a session in the template and a storage state with its cookie."""
     session = SessionStore()
     session[SESSION_KEY] = str(user.pk)
     session[BACKEND_SESSION_KEY] = backend

@@ -27,13 +27,7 @@ class EpisodeDatabases:
     def __init__(
         self, template: pathlib.Path, folder: pathlib.Path, content: Content = MappingProxyType({})
     ):
-        """Removes database files that are older than a day.
-
-        Args:
-          template: SQLite file to copy; it has the table that `add_clock` adds.
-          folder: Folder of the copies.
-          content: Rules with which `changes` compares the tables.
-        """
+        """Removes database files that are older than a day."""
         self._template = template
         self._content = {**content, "sqlite_sequence": None, "episode_clock": None}
         self._folder = folder
@@ -44,10 +38,8 @@ class EpisodeDatabases:
 
     @contextlib.contextmanager
     def opened(self, episode: str) -> Iterator[pathlib.Path]:
-        """Yields the path of an episode's database and locks the episode until the context closes.
-
-        Args:
-          episode: Id of the episode; a new id gets a copy of the template.
+        """Yields the path of an episode's database, a copy of the template for a new episode, and locks
+        the episode until the context closes.
 
         Raises:
           ValueError: the id is not valid.
@@ -64,9 +56,6 @@ class EpisodeDatabases:
     def changes(self, episode: str) -> Changes:
         """Returns the difference between an episode's database and the template; see `content`.
 
-        Args:
-          episode: Id of the episode; an episode without requests has no changes.
-
         Raises:
           ValueError: the id is not valid.
         """
@@ -78,9 +67,6 @@ class EpisodeDatabases:
 
     def remove(self, episode: str) -> None:
         """Deletes an episode's database; does nothing if there is no database.
-
-        Args:
-          episode: Id of the episode.
 
         Raises:
           ValueError: the id is not valid.

@@ -36,24 +36,12 @@ class StaticFiles:
     """
 
     def __init__(self, prefix: str, find: Callable[[str], str | pathlib.Path | None]):
-        """Creates an empty cache.
-
-        Args:
-          prefix: Prefix of the files' addresses.
-          find: Function from the rest of an address to the path of the file; it returns None if
-              there is no file.
-        """
         self.prefix = prefix
         self._find = find
         self._files: dict[str, tuple[bytes, str]] = {}
 
     def answer(self, name: str, start_response: StartResponse) -> Iterable[bytes]:
-        """Sends a file, or status 404 if there is no file.
-
-        Args:
-          name: Name of the file below the prefix.
-          start_response: WSGI function that sends the status and the headers.
-        """
+        """Sends a file, or status 404 if there is no file."""
         if name not in self._files:
             found = self._file(name)
             if found is None:
@@ -89,14 +77,6 @@ class EpisodeApplication:
         static: StaticFiles,
         use_database: Callable[[pathlib.Path], None],
     ):
-        """Wraps a site's application.
-
-        Args:
-          application: Application of the site.
-          databases: Databases of the episodes.
-          static: Static files, which are sent without an episode.
-          use_database: Function that connects the application in this thread to a database file.
-        """
         self._application = application
         self._databases = databases
         self._static = static
@@ -184,9 +164,6 @@ def without_tracebacks(application: Application) -> Application:
     """Wraps an application so that an internal error returns one line of text.
 
     Otherwise Trac's error page would show paths and source code of this machine.
-
-    Args:
-      application: Application of the site.
     """
 
     def run(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
@@ -244,14 +221,7 @@ def serve(
     parent_pid: int | None,
     warm_up: Sequence[str],
 ) -> None:
-    """Serves the application until SIGTERM or SIGINT.
-
-    Args:
-      server: Server that already listens on its port.
-      application: Application to serve.
-      parent_pid: Id of the process whose end must also end this process.
-      warm_up: Paths to request once before the server accepts requests.
-    """
+    """Serves the application until SIGTERM or SIGINT."""
     if parent_pid is not None:
         end_with(parent_pid)
     server.set_app(application)

@@ -32,9 +32,6 @@ def label_icons(html: str) -> str:
 
     A link that contains only an icon of `_LABELS` gets the icon's label. Other icons are hidden, so
     their links are named by the text or the title. The first star of a rating gets the rating.
-
-    Args:
-      html: HTML of the page.
     """
     html = _STARS.sub(_rating, html)
     return _ICON.sub(_labelled, html)

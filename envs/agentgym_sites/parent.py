@@ -10,11 +10,7 @@ _POLL_SECONDS = 1.0
 
 
 def end_with(parent_pid: int) -> None:
-    """Starts a thread that ends this process within a second after the parent has ended.
-
-    Args:
-      parent_pid: Id of a live process.
-    """
+    """Starts a thread that ends this process within a second after the parent has ended."""
     threading.Thread(target=_watch, args=(parent_pid,), daemon=True).start()
 
 

@@ -24,10 +24,6 @@ def prepare(site: Site, folder: pathlib.Path) -> pathlib.Path:
     """Returns the folder of a prepared site; builds the site, with progress on stderr, if it is not
     prepared.
 
-    Args:
-      site: Site to prepare.
-      folder: Folder that contains the folders of all sites.
-
     Raises:
       SetupError: the application is not installed, or the build failed.
     """
@@ -47,12 +43,7 @@ def _build(site: Site, say: Say, unfinished: pathlib.Path) -> None:
 
 
 def fingerprint(files: Iterable[pathlib.Path], packages: Sequence[str]) -> str:
-    """Returns a version derived from the contents of files and the versions of installed packages.
-
-    Args:
-      files: Files whose contents are included.
-      packages: Names of Python distributions; the version of a missing package is "missing".
-    """
+    """Returns a version derived from the contents of files and the versions of installed packages."""
     digest = hashlib.sha256()
     for path in sorted(files):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -65,12 +56,7 @@ def fingerprint(files: Iterable[pathlib.Path], packages: Sequence[str]) -> str:
 
 
 def template_version(files: Sequence[pathlib.Path], packages: Sequence[str]) -> str:
-    """Returns the `fingerprint` of the inputs of a Django site's template.
-
-    Args:
-      files: Files of the site.
-      packages: Names of Python distributions, as for `fingerprint`.
-    """
+    """Returns the `fingerprint` of the inputs of a Django site's template."""
     return fingerprint([*files, *(_HERE / name for name in _SHARED_SOURCES)], packages)
 
 
@@ -78,11 +64,6 @@ def run_builder(module: str, folder: pathlib.Path, say: Callable[[str], None]) -
     """Runs `python -m module folder` and passes each line of its output to `say`.
 
     The build needs a separate process, because Django can be configured only once per process.
-
-    Args:
-      module: Module that builds the template.
-      folder: Folder in which the template is built.
-      say: Progress callback, called once per line.
 
     Raises:
       SetupError: the build failed; the message contains the end of its output.

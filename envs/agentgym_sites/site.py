@@ -56,7 +56,6 @@ class Site(Protocol):
       name: Name of the application and of its folder below the data folder, such as "shop".
       paths: WebArena's site name -> start path, such as {"shopping_admin": "/dashboard"}. A
         prepared site has a `storage_state/<site name>.json` (Playwright's format) for each name.
-      accounts: Accounts by WebArena's site name.
     """
 
     name: str
@@ -114,16 +113,7 @@ class RunningSite:
         parent_pid: int,
         log: pathlib.Path,
     ):
-        """Starts the process without waiting until it responds.
-
-        Args:
-          site: Site to start.
-          prepared: Folder of the site with its template database.
-          episodes: Folder for the databases of the episodes.
-          port: Port that the process listens on.
-          parent_pid: Id of the process whose end also ends the site.
-          log: File to which the output of the process is appended.
-        """
+        """Starts the process without waiting until it responds; its output is appended to `log`."""
         self.site = site
         self.url = local_url(port)
         self.log = log
@@ -146,11 +136,7 @@ class RunningSite:
         return self._process.poll() is not None
 
     def is_healthy(self, timeout: float = 5.0) -> bool:
-        """Returns True if the site responds now.
-
-        Args:
-          timeout: Seconds to wait for the response.
-        """
+        """Returns True if the site responds now."""
         return not self.has_ended() and is_healthy(self.url, timeout)
 
     def stop(self) -> None:
@@ -171,12 +157,7 @@ class RunningSite:
 
 
 def is_healthy(url: str, timeout: float = 5.0) -> bool:
-    """Returns True if the site at this address responds now.
-
-    Args:
-      url: Address of a site.
-      timeout: Seconds to wait for the response.
-    """
+    """Returns True if the site at this address responds now."""
     try:
         with _OPENER.open(url + HEALTH_PATH, timeout=timeout) as response:
             return response.status == 200
@@ -186,11 +167,6 @@ def is_healthy(url: str, timeout: float = 5.0) -> bool:
 
 def end_episode(url: str, episode: str, timeout: float = 10.0) -> None:
     """Removes the database of an episode.
-
-    Args:
-      url: Address of a site.
-      episode: Id of the episode.
-      timeout: Seconds to wait for the response.
 
     Raises:
       OSError: the site does not respond or refuses the request.
@@ -202,11 +178,6 @@ def end_episode(url: str, episode: str, timeout: float = 10.0) -> None:
 
 def episode_changes(url: str, episode: str, timeout: float = 10.0) -> Changes:
     """Returns the difference between an episode's database and the template.
-
-    Args:
-      url: Address of a site.
-      episode: Id of the episode.
-      timeout: Seconds to wait for the response.
 
     Raises:
       OSError: the site does not respond or refuses the request.

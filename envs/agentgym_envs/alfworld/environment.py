@@ -34,15 +34,7 @@ class Told(StepResult):
 
 @dataclasses.dataclass
 class Episode:
-    """An episode of one task.
-
-    Attributes:
-      data_idx: Index of the task.
-      facts: Present facts.
-      moves: Possible actions by their commands.
-      actions: Actions so far.
-      last: Last result.
-    """
+    """An episode of one task."""
 
     data_idx: int
     game: Game
@@ -61,8 +53,6 @@ class AlfWorldEnvironment(ReplayedEnvironment[Episode]):
     """A household task.
 
     Args:
-      load: Function that returns the game of a task.
-      num_tasks: Number of tasks.
       is_compat: True to accept negative indices, which count from the end, as in AgentGym.
     """
 

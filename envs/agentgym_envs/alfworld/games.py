@@ -68,12 +68,7 @@ def find_games(folder: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def read_game(folder: pathlib.Path, game: str) -> Game:
-    """Returns a game of a folder.
-
-    Args:
-      folder: The folder of `find_games`.
-      game: Value `game` of its task.
-    """
+    """Returns a game of a folder."""
     path = folder / _ROOT / game / _FILE
     data = json.loads(path.read_text(encoding="utf-8"))
     ids, facts, goal = read_problem(data["pddl_problem"])

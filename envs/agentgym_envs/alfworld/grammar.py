@@ -42,12 +42,6 @@ class Grammar:
     def text(self, source: str, facts: Facts, names: Mapping[str, str], bound: Binding) -> str:
         """Returns a text in which all references are replaced.
 
-        Args:
-          source: Text with references, such as a value of `feedback`.
-          facts: Present facts of the house.
-          names: Name of each thing, such as `mug 1`.
-          bound: Thing of each variable.
-
         Raises:
           GrammarError: A rule does not exist or an expression has an unknown form.
         """

@@ -57,8 +57,6 @@ class Plan:
     Attributes:
       number: Number of the room in AI2-THOR.
       receptacles: Identifier and type of each receptacle.
-      objects: Types of the objects that the receptacles can contain.
-      lamps: Types of the lamps.
     """
 
     number: int

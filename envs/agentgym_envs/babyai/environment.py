@@ -23,11 +23,8 @@ class Episode:
     """Mutable state of an episode.
 
     Attributes:
-      goal: Goal as shown to the agent.
       scene: Text description of the view, with the available actions.
       verdict: Reward, score and end of the episode after the latest action.
-      text: Latest observation, without goal and action list.
-      actions: Actions taken so far, which a snapshot contains.
       walked: Cells (column, row) that the agent entered during the latest action.
     """
 

@@ -53,8 +53,6 @@ class Subgoal:
     """An operation, the cells where it may be done, and the distances to them.
 
     Attributes:
-      deed: Operation to do.
-      cells: Cells where it may be done; any one of them suffices.
       distance: Distance (planning.py) from each pose to a pose that faces one of the cells.
     """
 

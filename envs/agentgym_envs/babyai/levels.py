@@ -68,10 +68,8 @@ class Task:
     """The level and seed that a task index selects.
 
     Attributes:
-      data_idx: Task index; any integer >= 0.
       level: Level id in minigrid, such as `BabyAI-GoToObjS6-v0`.
       family: Sub-task to which reports assign the level.
-      seed: Random seed within the level.
       split: `train` or `test`; every tenth seed of each level (9, 19, ...) is in `test`.
     """
 

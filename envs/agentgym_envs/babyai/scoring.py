@@ -16,9 +16,6 @@ class Verdict:
     """State of an episode after an action.
 
     Attributes:
-      reward: Reward of the latest action.
-      score: Current score of the episode.
-      done: True if the episode is over.
       note: Sentence about the end of the episode, appended to the description in the observation.
     """
 

@@ -67,7 +67,6 @@ class Application:
     """Endpoints of a server, its limit on bodies and its access checks.
 
     Attributes:
-      routes: Endpoint for each path and method.
       lifespan: Function that returns a context manager, entered before the first request and left
         after the last.
       max_body_bytes: Maximum length of a body, with or without a declared length.

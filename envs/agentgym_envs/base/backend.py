@@ -21,15 +21,7 @@ _START_SECONDS = 120.0  # time limit for the start of a worker process on a busy
 
 @dataclasses.dataclass(frozen=True)
 class Backend:
-    """An environment with the processes and the session store that serve it.
-
-    Attributes:
-      served: The environment.
-      routes: Its session routes in AgentGym's protocol.
-      store: Sessions of all clients.
-      workers: Processes that run the environments; `lifespan` starts them.
-      idle_seconds: Time without requests after which a session is closed.
-    """
+    """An environment with the processes and the session store that serve it."""
 
     served: ServedEnvironment
     routes: list[SessionRoute]

@@ -15,11 +15,7 @@ class Episode(Protocol):
 
 
 class ReplayedEpisode(Episode, Protocol):
-    """Episode that is determined by its task and its actions.
-
-    Attributes:
-      actions: All actions so far, as received.
-    """
+    """Episode that is determined by its task and its actions."""
 
     actions: list[str]
 
@@ -33,11 +29,7 @@ _Replayed = TypeVar("_Replayed", bound=ReplayedEpisode)
 
 
 class EpisodicEnvironment(Environment, Generic[_Episode]):
-    """Environment whose current episode is one object, which `reset` creates.
-
-    Attributes:
-      name: Name of the environment in messages.
-    """
+    """Environment whose current episode is one object, which `reset` creates."""
 
     name: ClassVar[str]
     _episode: _Episode | None = None

@@ -78,11 +78,6 @@ class HttpProtocol(asyncio.Protocol):
     A client can send further requests before it has received an answer. The server parses them
     after it has answered the earlier requests, and stops reading meanwhile. It writes no further
     answers while the client does not read.
-
-    Args:
-      application: Endpoints, limit on bodies and access checks.
-      connections: Set that contains this object while its connection is open.
-      deadlines: Time limits that `end_overdue` enforces.
     """
 
     def __init__(

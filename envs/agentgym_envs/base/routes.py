@@ -115,11 +115,6 @@ class RequestProblem(Exception):
 def read(model: type[pydantic.BaseModel], values: Any, where: str) -> Any:
     """Checks the values of a body or a query.
 
-    Args:
-      model: Expected model.
-      values: Received values.
-      where: Source of the values for error messages: `body` or `query`.
-
     Raises:
       RequestProblem: The values do not fit the model.
     """

@@ -50,20 +50,6 @@ def create_app(
 ) -> Application:
     """Returns the application that serves one environment; its lifespan starts the worker
     processes.
-
-    Args:
-      environment_module: Module with `make_served_environment()`, imported here and by the workers.
-      compat: True to behave like AgentGym's own server: errors as status 200 `{"error": text}`, its
-        scoring oddities, FastAPI's 422 bodies.
-      workers: Number of processes that run the environments.
-      capacity: Maximum number of open sessions.
-      idle_seconds: Time without requests after which a session is closed.
-      max_body_bytes: Maximum length of a request body.
-      busy_seconds: Maximum time that a request waits for its worker.
-      step_seconds: Maximum time that a simulator may take for one request.
-      token: Bearer token that every request must carry; None accepts requests without one.
-      host_names: Names besides `localhost` by which clients may address a server without token.
-      options: Options of `make_served_environment()`.
     """
     backend = make_backend(
         environment_module,

@@ -28,8 +28,6 @@ class Task:
 
     Attributes:
       data_idx: Index of the task; indices below 25 are AgentGym's games.
-      start: First position of the agent.
-      goal: Position that the agent must reach.
       split: `test` for AgentGym's games, `train` for the walks to other goals.
     """
 

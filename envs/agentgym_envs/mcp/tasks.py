@@ -32,13 +32,7 @@ Checker = Callable[[Mapping[str, Any], str, Call], float]
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A row of the file.
-
-    Attributes:
-      row: The row as it is in the file.
-      place: File and line.
-      check: Checker of answers.
-    """
+    """A row of the file."""
 
     row: Mapping[str, Any]
     place: str

@@ -39,8 +39,6 @@ class Episode:
     """An episode of one task.
 
     Attributes:
-      world: Episode in the simulator, a `World` or an `OriginalWorld`.
-      description: Task description for the agent.
       actions: Actions so far, without the `look around` of the reset.
       moves: Number of moves, as counted by the simulator.
       gold: Solution; None before the first request for it.

@@ -34,7 +34,6 @@ class Answer:
     """The simulator's answer to an action.
 
     Attributes:
-      text: Text of the observation.
       progress: Share of the goal that was reached, 0..1; -1 after a failure.
       is_complete: True if the goal was reached or the task failed.
     """
@@ -50,7 +49,6 @@ class World:
 
     Attributes:
       interface: Reference to the `AgentInterface` of the episode.
-      random: Random generator of the episode.
       next_id: Counter of object numbers after the last action of the episode.
       answer: Last answer; commands that are not actions repeat its progress.
     """

@@ -21,12 +21,10 @@ class Task:
     """The task type and variation that a task index selects.
 
     Attributes:
-      data_idx: Task index.
       task: Name of the task type in ScienceWorld, such as `boil`.
       number: Number of the task type in ScienceWorld, such as `1-1`. The part before the dash is
           the topic.
       topic: Family of the task type in reports, such as `Matter`.
-      variation: Variation of the task type.
       split: Official set of the variation: `train`, `dev` or `test`.
     """
 

@@ -34,10 +34,6 @@ class Episode:
 
     Attributes:
       actions: All actions in the form in which they were received.
-      last: Last result of the environment.
-      searches: Queries and their results.
-      answers: Answers given so far.
-      programs: Programs and what they printed.
       is_well_formed: True if every turn was a thought, then one action.
     """
 

@@ -21,7 +21,6 @@ class Index:
     """Index on disk that is not opened yet.
 
     Attributes:
-      corpus: File of the passages.
       folder: Folder of the corpus: offsets, and a folder for each index.
       encoder: Folder of the dense engine's model; empty for other engines.
     """

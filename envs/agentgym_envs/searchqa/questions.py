@@ -23,13 +23,7 @@ _FACTS = ("kind", "template")
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """One question with its golden answers.
-
-    Attributes:
-      id: Id of the question in its set.
-      golden_answers: Alternative right answers.
-      row: Complete row of the question.
-    """
+    """One question with its golden answers."""
 
     id: str
     question: str
@@ -38,11 +32,7 @@ class Question:
 
 
 class Questions(Sequence[Question]):
-    """Sequence of questions by task index.
-
-    Args:
-      folder: Folder made by `import_questions`.
-    """
+    """Sequence of questions by task index."""
 
     def __init__(self, folder: pathlib.Path):
         self._folder = folder

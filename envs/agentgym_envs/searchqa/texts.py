@@ -74,7 +74,6 @@ class Passage:
     """A passage as an agent sees it.
 
     Attributes:
-      id: Id in the corpus.
       contents: Title in quotation marks, a line break, then the text.
     """
 

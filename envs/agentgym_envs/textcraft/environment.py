@@ -11,11 +11,7 @@ from agentgym_envs.textcraft.tasks import Task, goals, load_task
 
 
 class TextCraftEnvironment(Environment):
-    """One TextCraft game. All sessions share the recipes but have separate tasks and inventories.
-
-    Args:
-      action_rules: Rules for parsing actions and wording rejections.
-    """
+    """One TextCraft game. All sessions share the recipes but have separate tasks and inventories."""
 
     def __init__(self, action_rules: Rules):
         self._rules = action_rules

@@ -23,7 +23,6 @@ class Ingredient:
 
     Attributes:
       id: Id of the item or tag, for example `minecraft:stick`.
-      count: Number of units.
       is_tag: True if any one item that carries this tag fits.
     """
 
@@ -37,7 +36,6 @@ class Recipe:
     """Inputs and output of a craft command.
 
     Attributes:
-      output: Id of the item that is made.
       count: Units made per use.
       ingredients: Consumed items; no id occurs twice.
       group: Tag of the output; empty if it has none.

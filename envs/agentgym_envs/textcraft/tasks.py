@@ -21,8 +21,6 @@ class Task:
     """One goal and the recipes of its first observation.
 
     Attributes:
-      data_idx: Index of the task.
-      goal: Id of the item to craft.
       depth: Number of crafting steps on the longest path of the easiest recipe tree.
       shown: All recipes of the goal's tree and some distractors, in the order of their lines.
     """

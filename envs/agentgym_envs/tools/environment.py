@@ -46,9 +46,6 @@ class ToolEnvironment(ReplayedEnvironment[Episode]):
     """Tasks that are solved by calls of tools; the call of `finish` ends an episode.
 
     Args:
-      name: Name of the environment in messages.
-      tasks: All tasks by index.
-      make_world: Function that makes the world of a task from its setup.
       is_compat: True for AgentGym's rules: the reward is the best progress so far, every call with
         the word `finish` ends the episode, and later steps are answered.
     """

@@ -57,20 +57,7 @@ def serve(
     reset_body: type[SessionBody],
     create_body: type[pydantic.BaseModel] | None = None,
 ) -> ServedEnvironment:
-    """Returns an environment with drawn tasks as a served environment.
-
-    Args:
-      name: Name of the environment.
-      drawn: Its tasks.
-      factory: Function that makes an environment; its argument is True for AgentGym's rules.
-      version: Version of the behaviour, which changes with every task, text or rule.
-      instructions: System prompt of the agent.
-      max_turns: AgentGym's turn limit.
-      refusal: Pattern of the observations that reject an action.
-      answers: Bodies of the answers.
-      reset_body: Body of `POST /reset`; its second field selects the task.
-      create_body: Body of `POST /create`.
-    """
+    """Returns an environment with drawn tasks as a served environment."""
     return ServedEnvironment(
         spec=EnvironmentSpec(
             name=name,

@@ -16,7 +16,6 @@ class Task:
     """One task.
 
     Attributes:
-      goal: Goal in words.
       calls: Calls of tools by which a competent agent reaches the goal, without `finish`.
       answer: Arguments of the call of `finish`.
       expected: The answer or the final state, as `World.is_solved` compares it.

@@ -51,11 +51,6 @@ def are_fresh(cookies: Sequence[Any], saved_at: float, now: float) -> bool:
     """Returns True if no cookie expires soon.
 
     A cookie must stay valid for MARGIN_SECONDS, or for half of its lifetime if that is less.
-
-    Args:
-      cookies: Cookies in Playwright's form: `expires` in seconds, or -1 for session cookies.
-      saved_at: Time at which the cookies were new, in seconds.
-      now: Current time, in seconds.
     """
     if now - saved_at > MAX_AGE_SECONDS:
         return False

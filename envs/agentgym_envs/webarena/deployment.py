@@ -51,7 +51,6 @@ class Deployment:
     """Sites, accounts and files.
 
     Attributes:
-      urls: Addresses of the sites.
       accounts: Account by site; sites without an account are visited without a login.
       cookies: Folder of the cookies of the accounts.
       task_file: File of WebArena's tasks; None for the file of an installed package.

@@ -28,9 +28,6 @@ class Recordings:
 
     Several processes can share the folder. Only its owner can read it, because requests contain the
     cookies of the accounts.
-
-    Args:
-      folder: Folder of the recordings; made if it is missing.
     """
 
     def __init__(self, folder: pathlib.Path):

@@ -155,17 +155,7 @@ def build_environment(
     prepare: Callable[[], object],
     shared: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
 ) -> ServedEnvironment:
-    """Returns web navigation on some sites as a served environment.
-
-    Args:
-      entries: Tasks of these sites.
-      world: Function that returns this process's sites and tasks; called for the first environment.
-      origin: Source of tasks and sites: `webarena` for WebArena's own, else `embedded`. Results of
-        the two origins are never mixed.
-      version: Version of the tasks and sites.
-      prepare: Same as in `ServedEnvironment`.
-      shared: Same as in `ServedEnvironment`.
-    """
+    """Returns web navigation on some sites as a served environment."""
     # Modules that need Playwright are imported in functions, so that without it the error says what
     # to install.
     from agentgym_envs.webarena.environment import WebArenaEnvironment

@@ -44,8 +44,6 @@ class VerifiedTask:
     """Data of an audited task for running and recording an episode.
 
     Attributes:
-      task_id: Number of the task, the same as in WebArena.
-      sites: Keys of `urls.SITES`.
       start_urls: Addresses with placeholders, one per tab.
       intent: Audited objective, which is often worded differently from WebArena's.
       needs_trace: True if the requests of the browser are part of the score.
@@ -60,11 +58,7 @@ class VerifiedTask:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One finished episode.
-
-    Attributes:
-      trace: File of the browser's requests.
-    """
+    """One finished episode."""
 
     task_id: int
     answer: str

@@ -22,7 +22,6 @@ class Entry:
 
     Attributes:
       task: Task with placeholders in place of addresses.
-      split: Split of the task: `train` or `test`.
       solution: Solution of the scripted agent; None if there is none.
     """
 
@@ -33,13 +32,7 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Scoring:
-    """Inputs of the evaluators in addition to a task and a page.
-
-    Attributes:
-      functions: Functions that tasks call by name.
-      judge: Judge of freely worded answers; None if no task needs one.
-      patience_seconds: Time limit for a checked page to reach the expected state.
-    """
+    """Inputs of the evaluators in addition to a task and a page."""
 
     functions: Mapping[str, Function]
     judge: Judge | None = None
@@ -50,8 +43,6 @@ class World(abc.ABC):
     """Tasks with the sites that they need.
 
     Attributes:
-      entries: Tasks; the position of a task is its index.
-      urls: Addresses of the sites as the browser sees them.
       reach: Servers that the browser can open: the sites and the page that lists them.
     """
 

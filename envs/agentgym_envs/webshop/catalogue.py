@@ -20,8 +20,6 @@ class Product:
       price_tag: Price as shown on pages.
       options: Values of each option.
       attributes: Properties of the product; pages show them only in texts.
-      features: Lines of the page `Features`.
-      description: Text of the page `Description`.
     """
 
     asin: str

@@ -36,9 +36,6 @@ class Episode:
     """An episode of one task.
 
     Attributes:
-      data_idx: Index of the task.
-      actions: Actions so far.
-      page: Page that the agent sees.
       found: Results of the last search.
       number: Number of the page of results.
       product: Product whose page is or was open.

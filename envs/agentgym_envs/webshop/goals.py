@@ -20,8 +20,6 @@ class Goal:
     """A task.
 
     Attributes:
-      product: A product that fits.
-      instruction: Text for the agent that describes the product.
       attributes: Properties that the product must have.
       options: Option values that must be chosen.
       highest_price: Highest allowed price in dollars.
@@ -64,11 +62,6 @@ def reward(goal: Goal, product: Product, options: Mapping[str, str]) -> float:
 
     It is the share of the wished attributes, options and price limit that are met, times a factor
     for the type of the product.
-
-    Args:
-      goal: The task.
-      product: The product that is bought.
-      options: The chosen value of each option.
     """
     text = " ".join((product.title, product.description, *product.features)).lower()
     attributes = sum(

@@ -44,12 +44,9 @@ class Question:
     """A question with its golden answers and the searches that lead to them.
 
     Attributes:
-      kind: One of KINDS.
       template: Relations that lead to the answer, such as `city_country/capital`.
-      text: Text of the question.
       answers: Golden answers; the first is spelled as in the last hop's passage.
       entity: Subject of the question; decides if the question is in the train or the test split.
-      hops: Searches that lead to the answer, in order.
       subjects: Names in the question that lead to the answer. No passage may contain one of them
         together with the answer. The tuple is empty if every passage with the answer has to name
         the subject.

@@ -20,11 +20,9 @@ class Start:
 
     Attributes:
       relation: Relation that leads from the entity to the country.
-      name: Name of the entity in the question.
       kind: Type of a division, in words; "" for entities other than divisions.
       entity: Entity that decides the split.
       country: Country that answers the first hop.
-      passage: Passage that names the country of the entity.
     """
 
     relation: str

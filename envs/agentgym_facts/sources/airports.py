@@ -57,12 +57,6 @@ def add_airport_passage(
 ) -> str | None:
     """Adds the passage on an airport and returns its id; returns None if the IATA code or the
     country's name is unknown.
-
-    Args:
-      airport: Airport that the passage describes.
-      region: Name of the airport's region as written in the passage; "" for none.
-      names: Names of countries by two-letter code.
-      book: Passages to which the new passage is added.
     """
     if not airport.iata or airport.country not in names:
         return None

@@ -84,13 +84,7 @@ def _sentence(text: str | None) -> str:
 
 
 def add_element_passages(element: Element, country: str, book: PassageBook) -> None:
-    """Adds up to four passages: definition, discovery, melting point, use.
-
-    Args:
-      element: Element that the passages describe.
-      country: Name of the country in which the element was discovered; "" for none.
-      book: Passages to which the new passages are added.
-    """
+    """Adds up to four passages: definition, discovery, melting point, use."""
 
     def add(key: str, title: str, text: str) -> None:
         book.add(f"element-{element.symbol}-{key}", title, text, "elements")

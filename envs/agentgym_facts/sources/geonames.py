@@ -127,14 +127,7 @@ def read_counties() -> list[County]:
 def add_country_passages(
     row: CountryRow, names: Mapping[str, str], currencies: Mapping[str, str], book: PassageBook
 ) -> None:
-    """Adds one passage per topic on a country, so that no passage answers two hops of a question.
-
-    Args:
-      row: Country that the passages describe.
-      names: Names of all countries by two-letter code.
-      currencies: Names of currencies by code.
-      book: Passages to which the new passages are added.
-    """
+    """Adds one passage per topic on a country, so that no passage answers two hops of a question."""
 
     def add(key: str, title: str, text: str) -> None:
         book.add(f"country-{row.iso2}-{key}", title, text, "geonames")

@@ -8,8 +8,6 @@ class Circle:
     """A category and the words for the topics of its members.
 
     Attributes:
-      title: Title of the category.
-      description: Text that describes the category.
       tool: Type of product that members recommend to each other.
       uses: Uses of such a product, one topic each.
       products: Invented names of such products.

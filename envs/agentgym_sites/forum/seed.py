@@ -33,11 +33,7 @@ _BACKEND = "spirit.user.auth.backends.UsernameAuthBackend"
 
 
 def seed(folder: pathlib.Path) -> None:
-    """Fills the migrated database.
-
-    Args:
-      folder: Folder of the prepared site, to which the agent's storage state is written.
-    """
+    """Fills the migrated database."""
     members = _members()
     Config.objects.create(key="site_name", value=SITE_NAME)
     _categories()

@@ -36,10 +36,8 @@ class Comment:
     """A comment in a topic.
 
     Attributes:
-      author: Username of the author.
       when: Time in UTC.
       text: Text in Markdown.
-      likes: Usernames of members who like the comment.
     """
 
     author: str
@@ -62,9 +60,7 @@ class Topic:
     """A topic with its comments; comment 0 is the one that opens the topic.
 
     Attributes:
-      number: Id of the topic.
       kind: "advice", "choice", "diary", "meeting" or "poll".
-      category: Id of the category.
       title: Unique title.
       comments: Comments, oldest first.
       recommendations: Recommendations, in topics of kind "choice".
@@ -127,9 +123,6 @@ class Letter:
     """A private topic from a member to the agent.
 
     Attributes:
-      number: Id of the topic.
-      title: Unique title.
-      author: Username of the author.
       when: Time in UTC.
       text: Text in Markdown.
       answer: Part of the text that is the answer to a task.

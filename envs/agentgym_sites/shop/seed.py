@@ -36,11 +36,7 @@ _LOW_STOCK = 5
 
 
 def seed(folder: pathlib.Path) -> None:
-    """Writes all tables into the empty database.
-
-    Args:
-      folder: Folder of the prepared site, to which the storage states are written.
-    """
+    """Writes all tables into the empty database."""
     shop = tables()
     with clock.at(FIRST_DAY):
         Site.objects.update(domain="127.0.0.1", name="Northgate Market")

@@ -8,12 +8,10 @@ class Shelf:
     """A category with products.
 
     Attributes:
-      name: Name of the category.
       department: Name of the parent category, which is also the product type.
       noun: Noun for one product.
       variants: Variants of a product line; a product's title ends with its variant.
       variant_name: Name of the attribute whose value is the variant.
-      materials: Materials of the products.
       size: Name of the size attribute, and its possible values.
       cents: Lowest and highest price in cents.
       use: Sentence about the purpose of the product.

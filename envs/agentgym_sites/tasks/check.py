@@ -38,12 +38,9 @@ class Played:
     """Scores of one task; the score of an agent that did not run is None.
 
     Attributes:
-      task_id: Number of the task.
       solved: Score of the solution; -1 if the solution raised an error or the environment failed.
       idle: Score of an agent that stops with its first action; -1 if the environment failed.
       hostile: Score of the hostile agent; -1 if the environment failed.
-      actions: Number of actions of the solution.
-      seconds: Seconds that the solution took.
       trouble: Error messages that explain a score of -1.
     """
 
@@ -94,14 +91,7 @@ def check(
     *,
     parallel: int,
 ) -> list[Played]:
-    """Runs the agents on the tasks; returns the scores, sorted by task number.
-
-    Args:
-      tasks: Tasks to run.
-      sites: WebArena's names of the sites that the tasks need.
-      agents: Names of the agents to run, from AGENTS.
-      parallel: Number of episodes that run at the same time.
-    """
+    """Runs the agents on the tasks; returns the scores, sorted by task number."""
     entries = [Entry(each.task, each.split, each.solution) for each in tasks]
     world = EmbeddedWorld(entries, sites)
     free: queue.SimpleQueue[WebArenaEnvironment] = queue.SimpleQueue()

@@ -161,10 +161,6 @@ def _plain(value: Any) -> Any:
 def vandalised(sites: RunningSites, pages: int) -> tuple[list[Document], list[Ending]]:
     """Reads pages of the sites, then submits all forms on these pages with other texts and choices.
 
-    Args:
-      sites: Running sites.
-      pages: Maximum number of pages per site.
-
     Returns:
       The pages, and the endings after the forms of the first site, of the first two sites, and so
       on.
@@ -224,13 +220,7 @@ def hacked_by_others(tasks: Sequence[EmbeddedTask]) -> list[Hacked]:
 def check_without_browser(
     tasks: Sequence[EmbeddedTask], sites: RunningSites, *, pages: int = 25
 ) -> list[Hacked]:
-    """Returns the tasks on which a hostile agent without a browser scores above 0.
-
-    Args:
-      tasks: Tasks to check.
-      sites: Running sites; must include all sites of the tasks.
-      pages: Maximum number of pages to read per site.
-    """
+    """Returns the tasks on which a hostile agent without a browser scores above 0."""
     documents, endings = vandalised(sites, pages)
     found = hacked(tasks, [*pasted(documents), *endings])
     for own, ending in misdone([each for each in tasks if each.task.evaluation.edits]):

@@ -59,7 +59,6 @@ def create(menu: str, page: str, thing: str, texts: dict[str, str]) -> Way:
     """Opens the form for a new item and fills its text fields, without saving it.
 
     Args:
-      seen: Observation before the first action.
       menu: Name of the menu at the top.
       page: Menu entry that opens the list of existing items.
       thing: Kind of item, as in that page's link `Create new {thing}`.

@@ -74,13 +74,7 @@ def attribute(product: Product, name: str, value: str) -> Instance:
 
 
 def extreme(shelf: Shelf, order: str, pick: Callable) -> Instance:
-    """Returns a task that asks for the cheapest or the most expensive product in a category.
-
-    Args:
-      shelf: Category of the products.
-      order: Name of the sort order in the shop.
-      pick: `min` or `max`, which selects the product by its price.
-    """
+    """Returns a task that asks for the cheapest or the most expensive product in a category."""
 
     def play(seen: str) -> Generator[str, str, None]:
         title = yield from first_of_shelf(shelf, order)(seen)

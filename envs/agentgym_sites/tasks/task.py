@@ -167,14 +167,7 @@ def removed(site: str, table: str, **row: object) -> Edit:
 
 
 def changed(site: str, table: str, to: Mapping[str, object], **row: object) -> Edit:
-    """Returns the edit that changes values of a row.
-
-    Args:
-      site: WebArena's name of the site.
-      table: Name of the table.
-      to: Column -> new value.
-      row: Columns and values that identify the row.
-    """
+    """Returns the edit that changes values of a row."""
     return Edit(site, table, CHANGED, row, to)
 
 

@@ -43,11 +43,7 @@ def open_form(ticket: Ticket) -> Way:
 
 
 def value_of(field: str) -> Reader:
-    """Returns a reader that finds the value of a field in the table at the top of a ticket.
-
-    Args:
-      field: Name of the field with a colon.
-    """
+    """Returns a reader that finds the value of a field in the table at the top of a ticket."""
 
     def read(page: list[Node]) -> str:
         places = [n for n, node in enumerate(page) if node.role == "rowheader"]

@@ -23,8 +23,6 @@ class Form:
     """A form on a page.
 
     Attributes:
-      action: Address to which the form is sent.
-      method: `get` or `post`.
       fields: Name of a field -> value of the field on the page.
       texts: Names of the text fields.
       choices: Name of a field -> values that can be selected.
@@ -48,13 +46,7 @@ class Document:
 
 
 class Visitor:
-    """Visitor who is logged in on a site, in one episode.
-
-    Args:
-      sites: Running sites.
-      name: WebArena's name of the site.
-      episode: Id of the episode.
-    """
+    """Visitor who is logged in on a site, in one episode."""
 
     def __init__(self, sites: RunningSites, name: str, episode: str):
         self.home = f"{sites.urls[name]}/"
@@ -76,11 +68,7 @@ class Visitor:
         return self._open(form.action, body.encode())
 
     def walk(self, most: int) -> Iterator[Document]:
-        """Yields pages of the site; starts at the first page and follows links breadth-first.
-
-        Args:
-          most: Maximum number of pages.
-        """
+        """Yields pages of the site; starts at the first page and follows links breadth-first."""
         waiting, known = [self.home], {self.home}
         while waiting and most:
             page = self.get(waiting.pop(0))
@@ -115,12 +103,7 @@ class Visitor:
 
 
 def read_document(url: str, text: str) -> Document:
-    """Parses the text, links and forms of a page.
-
-    Args:
-      url: Address of the page.
-      text: HTML of the page.
-    """
+    """Parses the text, links and forms of a page."""
     reader = _Reader(url)
     reader.feed(text)
     words = " ".join("".join(reader.pieces).split())

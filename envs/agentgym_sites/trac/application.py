@@ -75,12 +75,7 @@ class EpisodeEnvironments(EpisodeDatabases):
     """
 
     def __init__(self, prepared: pathlib.Path, folder: pathlib.Path):
-        """Creates the object without opening an environment.
-
-        Args:
-          prepared: Folder that `build` made.
-          folder: Folder of the episodes' databases.
-        """
+        """Creates the object without opening an environment."""
         super().__init__(prepared / TEMPLATE, folder, CONTENT)
         self._settings = (prepared / ENVIRONMENT).absolute()
         self._folder = folder.absolute()
@@ -148,9 +143,6 @@ def share_what_is_loaded(settings: pathlib.Path) -> None:
     """Makes all environments share the loaded components and compiled templates.
 
     Opening an environment then takes 10 ms instead of 500 ms.
-
-    Args:
-      settings: Folder of the environment.
     """
     Environment(
         str(settings)
@@ -160,11 +152,7 @@ def share_what_is_loaded(settings: pathlib.Path) -> None:
 
 
 def serve(arguments: argparse.Namespace) -> None:
-    """Serves Trac until SIGTERM or SIGINT.
-
-    Args:
-      arguments: Result of `episode_server.parse_arguments`.
-    """
+    """Serves Trac until SIGTERM or SIGINT."""
     environments = EpisodeEnvironments(arguments.prepared, arguments.episodes)
     web.open_environment = environments.chosen
     # Disables Trac's pool of connections, which all environments share. Closing the connections of

@@ -10,9 +10,7 @@ class WikiPage:
     """A page of a project's wiki, written in Textile.
 
     Attributes:
-      project: Identifier of the project.
       title: Title with underscores, as in addresses.
-      author: Login of the author.
       when: ISO time of the last change.
       text: Text in Textile.
     """

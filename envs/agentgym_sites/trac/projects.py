@@ -45,10 +45,8 @@ class Version:
     """A version of a project.
 
     Attributes:
-      name: Name of the version, such as "1.4".
       status: "open", "locked" or "closed".
       due: Due date in ISO format.
-      description: Description of one line.
     """
 
     name: str
@@ -63,8 +61,6 @@ class Project:
 
     Attributes:
       identifier: Identifier in addresses.
-      name: Name of the project on pages.
-      description: Description on the overview of the project.
       components: Components of the project; tickets are about one of them.
       categories: Categories of tickets; component i belongs to category i // 2.
       versions: Versions in the order of their dates.

@@ -120,9 +120,7 @@ class Change:
     """An entry of a ticket's history.
 
     Attributes:
-      author: Login of the author.
       when: ISO time in UTC.
-      comment: Text of the comment; may be empty.
       fields: Name of a field -> values before and after the change.
     """
 
@@ -137,20 +135,16 @@ class Ticket:
     """A ticket; people are given by login name, times in ISO format.
 
     Attributes:
-      number: Id of the ticket.
       project: Identifier of its project.
-      summary: Unique text.
       description: Text of two or three sentences.
       type: "defect", "enhancement" or "task".
       priority: One of PRIORITIES.
       component: Name of the ticket's project.
       keywords: Category of the ticket within the project.
       milestone: Name of the ticket's milestone, or "".
-      reporter: Login of the reporter.
       owner: Login of the owner, or "".
       status: "new", "accepted", "reopened" or "closed".
       resolution: "fixed", "wontfix" or "worksforme"; "" while the ticket is open.
-      created: ISO time of its creation.
       changes: Entries of its history, oldest first.
     """
 

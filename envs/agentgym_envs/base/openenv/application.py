@@ -38,13 +38,7 @@ _BODY_SECONDS = 60.0  # maximum time in which a request body must arrive
 
 @dataclasses.dataclass(frozen=True)
 class OpenEnvApplication:
-    """Application for `server.answer`.
-
-    Attributes:
-      asgi: The ASGI application, behind the access checks.
-      backend: The environment and its sessions.
-      access: Access checks and size limit, the same as in AgentGym's protocol.
-    """
+    """Application for `server.answer`."""
 
     asgi: ASGIApp
     backend: Backend

@@ -13,12 +13,7 @@ _SPLIT_TYPES = {manifest.TRAIN: "train", manifest.DEV: "validation", manifest.TE
 
 
 class Tasks:
-    """Tasks of one environment.
-
-    Args:
-      name: Name of the environment.
-      rows: Its manifest.
-    """
+    """Tasks of one environment."""
 
     def __init__(self, name: str, rows: Sequence[Mapping[str, Any]]):
         self._name = name

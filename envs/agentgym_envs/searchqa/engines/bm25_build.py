@@ -43,11 +43,6 @@ def write_part(corpus: Corpus, number: int, folder: pathlib.Path, size: int) -> 
 class Tokens:
     """Words of all parts in the form that bm25s reads: `vocab`, and `ids`, an iterator over
     passages.
-
-    Args:
-      folders: Folders of the parts, in their order.
-      progress: Display of the progress of each pass over the passages.
-      total: Number of passages.
     """
 
     def __init__(self, folders: list[pathlib.Path], progress: Progress, total: int):

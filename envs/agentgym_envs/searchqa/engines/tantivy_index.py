@@ -27,11 +27,7 @@ def _schema() -> tantivy.Schema:
 
 
 class Tantivy:
-    """Index on disk.
-
-    Args:
-      folder: Folder that `build` has filled.
-    """
+    """Index on disk."""
 
     def __init__(self, folder: pathlib.Path):
         self._schema = _schema()

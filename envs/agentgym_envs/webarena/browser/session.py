@@ -63,7 +63,6 @@ class BrowserSession:
     """One episode in a browser; `open` creates it.
 
     Attributes:
-      sight: Last view of the agent.
       dialogs: Messages of the pages' dialogs, `kind: message`.
     """
 

@@ -18,12 +18,7 @@ LATEST_ORDER = {
 
 @dataclasses.dataclass(frozen=True)
 class Magento:
-    """REST interface of a shop, used with its administrator's account.
-
-    Attributes:
-      url: Base address of the shop, not of its administration.
-      seconds: Time limit for one request.
-    """
+    """REST interface of a shop, used with its administrator's account."""
 
     url: str
     username: str
