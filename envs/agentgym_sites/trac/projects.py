@@ -5,38 +5,16 @@ import dataclasses
 AGENT = "robin.hale"  # person who is logged in
 PASSWORD = "larkspur-2024"
 
+_NAMES = (
+    "Robin Hale, Avery Stone, Mina Cho, Rafael Ortiz, Noor Aziz, Tess Miller, Jonas Berg, Priya "
+    "Nair, Lucia Ferri, Oskar Lind, Hana Sato, Emeka Obi, Greta Vogel, Samir Haddad, Ines "
+    "Duarte, Tomas Novak, Wren Calder, Yuki Mori, Freya Dahl, Mateo Rios, Anouk Petit, Dmitri "
+    "Volkov, Leila Farsi, Callum Reid"
+)
 # login -> first and last name
 PEOPLE: dict[str, tuple[str, str]] = {
     f"{first.lower()}.{last.lower()}": (first, last)
-    for first, last in (
-        name.split()
-        for name in (
-            "Robin Hale",
-            "Avery Stone",
-            "Mina Cho",
-            "Rafael Ortiz",
-            "Noor Aziz",
-            "Tess Miller",
-            "Jonas Berg",
-            "Priya Nair",
-            "Lucia Ferri",
-            "Oskar Lind",
-            "Hana Sato",
-            "Emeka Obi",
-            "Greta Vogel",
-            "Samir Haddad",
-            "Ines Duarte",
-            "Tomas Novak",
-            "Wren Calder",
-            "Yuki Mori",
-            "Freya Dahl",
-            "Mateo Rios",
-            "Anouk Petit",
-            "Dmitri Volkov",
-            "Leila Farsi",
-            "Callum Reid",
-        )
-    )
+    for first, last in map(str.split, _NAMES.split(", "))
 }
 
 
@@ -93,20 +71,17 @@ def _roles(managers: str, developers: str, reporters: str) -> dict[str, str]:
     return {by_first_name[name]: role for role, names in named.items() for name in names.split()}
 
 
+def _parts(names: str) -> tuple[str, ...]:
+    return tuple(names.split(", "))
+
+
 PROJECTS: tuple[Project, ...] = (
     Project(
         "tidewatch",
         "Tidewatch",
         "Coastal flood forecasts: reads tide gauges, runs the surge model and warns the harbours.",
-        (
-            "Gauge importer",
-            "Station list",
-            "Surge model",
-            "Forecast chart",
-            "Alert mailer",
-            "Harbour map",
-            "Archive job",
-            "Public API",
+        _parts(
+            "Gauge importer, Station list, Surge model, Forecast chart, Alert mailer, Harbour map, Archive job, Public API"
         ),
         ("Ingest", "Forecast", "Warnings", "Platform"),
         (
@@ -126,15 +101,8 @@ PROJECTS: tuple[Project, ...] = (
         "orchard-ledger",
         "Orchard Ledger",
         "Bookkeeping for fruit growers' cooperatives: deliveries, grades, advances and payouts.",
-        (
-            "Delivery form",
-            "Weighbridge import",
-            "Grade table",
-            "Payout run",
-            "Member register",
-            "Tax report",
-            "Season closing",
-            "Bank export",
+        _parts(
+            "Delivery form, Weighbridge import, Grade table, Payout run, Member register, Tax report, Season closing, Bank export"
         ),
         ("Deliveries", "Payments", "Members", "Reports"),
         (
@@ -153,15 +121,8 @@ PROJECTS: tuple[Project, ...] = (
         "railmap",
         "Railmap",
         "Timetables and route planning for the regional railways, with platform changes as they happen.",
-        (
-            "Route planner",
-            "Timetable parser",
-            "Platform board",
-            "Fare calculator",
-            "Delay feed",
-            "Stop search",
-            "Ticket printer",
-            "Accessibility filter",
+        _parts(
+            "Route planner, Timetable parser, Platform board, Fare calculator, Delay feed, Stop search, Ticket printer, Accessibility filter"
         ),
         ("Planning", "Timetables", "Stations", "Tickets"),
         (
@@ -180,15 +141,8 @@ PROJECTS: tuple[Project, ...] = (
         "beacon-api",
         "Beacon API",
         "The gateway in front of all services: keys, quotas, routing and audit.",
-        (
-            "Key rotation",
-            "Quota counter",
-            "Audit log",
-            "Route table",
-            "Retry policy",
-            "Health page",
-            "Client library",
-            "Token cache",
+        _parts(
+            "Key rotation, Quota counter, Audit log, Route table, Retry policy, Health page, Client library, Token cache"
         ),
         ("Security", "Routing", "Operations", "Clients"),
         (
@@ -207,15 +161,8 @@ PROJECTS: tuple[Project, ...] = (
         "kiln",
         "Kiln",
         "The build server: checks out, compiles, tests and publishes what the other teams write.",
-        (
-            "Build queue",
-            "Artifact store",
-            "Worker agent",
-            "Log viewer",
-            "Secret vault",
-            "Pipeline editor",
-            "Test report",
-            "Cache server",
+        _parts(
+            "Build queue, Artifact store, Worker agent, Log viewer, Secret vault, Pipeline editor, Test report, Cache server"
         ),
         ("Scheduling", "Storage", "Interface", "Reports"),
         (
@@ -235,15 +182,8 @@ PROJECTS: tuple[Project, ...] = (
         "papertrail",
         "Papertrail",
         "The document archive of the town halls: scanning, text recognition, deadlines and deletion.",
-        (
-            "Scan station",
-            "Text recognition",
-            "Deadline calendar",
-            "Deletion run",
-            "Full-text search",
-            "Signature check",
-            "Mail intake",
-            "Folder tree",
+        _parts(
+            "Scan station, Text recognition, Deadline calendar, Deletion run, Full-text search, Signature check, Mail intake, Folder tree"
         ),
         ("Intake", "Retention", "Search", "Trust"),
         (
@@ -262,15 +202,8 @@ PROJECTS: tuple[Project, ...] = (
         "skylark-mobile",
         "Skylark Mobile",
         "The hiking companion for phones: offline maps, tracks, huts and weather.",
-        (
-            "Offline map",
-            "Track recorder",
-            "Hut finder",
-            "Weather panel",
-            "Photo pins",
-            "Battery saver",
-            "Compass view",
-            "Trail rating",
+        _parts(
+            "Offline map, Track recorder, Hut finder, Weather panel, Photo pins, Battery saver, Compass view, Trail rating"
         ),
         ("Maps", "Outdoors", "Media", "Device"),
         (
@@ -289,15 +222,8 @@ PROJECTS: tuple[Project, ...] = (
         "harvest-ui",
         "Harvest UI",
         "The shared component library: forms, tables, charts and the colours of all our pages.",
-        (
-            "Date picker",
-            "Data table",
-            "Colour theme",
-            "Modal dialog",
-            "Form validator",
-            "Icon set",
-            "Chart legend",
-            "File upload",
+        _parts(
+            "Date picker, Data table, Colour theme, Modal dialog, Form validator, Icon set, Chart legend, File upload"
         ),
         ("Forms", "Tables", "Style", "Overlays"),
         (
@@ -316,15 +242,8 @@ PROJECTS: tuple[Project, ...] = (
         "nightingale",
         "Nightingale",
         "Appointments for small clinics: calendars, reminders, referrals and waiting lists.",
-        (
-            "Calendar sync",
-            "Reminder service",
-            "Referral letter",
-            "Waiting list",
-            "Room planner",
-            "Patient login",
-            "Holiday table",
-            "Invoice draft",
+        _parts(
+            "Calendar sync, Reminder service, Referral letter, Waiting list, Room planner, Patient login, Holiday table, Invoice draft"
         ),
         ("Calendar", "Messages", "Patients", "Billing"),
         (
