@@ -64,11 +64,7 @@ class AlfWorldEnvironment(ReplayedEnvironment[Episode]):
         self._is_compat = is_compat
 
     def reset(self, data_idx: int) -> Told:
-        """Starts a task in the middle of the room.
-
-        Raises:
-          EnvironmentFault: UNKNOWN_TASK if the task does not exist.
-        """
+        """Starts a task in the middle of the room."""
         if not (-self._num_tasks if self._is_compat else 0) <= data_idx < self._num_tasks:
             raise EnvironmentFault(
                 ErrorKind.UNKNOWN_TASK,
@@ -86,11 +82,7 @@ class AlfWorldEnvironment(ReplayedEnvironment[Episode]):
         return first
 
     def step(self, action: str) -> Told:
-        """Applies a command.
-
-        Raises:
-          EnvironmentFault: NOT_RESET or FINISHED.
-        """
+        """Applies a command."""
         episode = self.playing
         game, facts = episode.game, episode.facts
         episode.actions.append(action)

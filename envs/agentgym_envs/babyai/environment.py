@@ -65,11 +65,7 @@ class BabyAIEnvironment(ReplayedEnvironment[Episode]):
         self._scoring = Scoring() if scoring is None else scoring
 
     def reset(self, data_idx: int) -> StepResult:
-        """Starts task `data_idx`: level `data_idx % 40`, seed `data_idx // 40`.
-
-        Raises:
-          EnvironmentFault: UNKNOWN_TASK for a negative index.
-        """
+        """Starts task `data_idx`: level `data_idx % 40`, seed `data_idx // 40`."""
         if data_idx < 0:
             raise EnvironmentFault(
                 ErrorKind.UNKNOWN_TASK,
@@ -88,9 +84,6 @@ class BabyAIEnvironment(ReplayedEnvironment[Episode]):
         """Applies one action, ignoring its case and surrounding space.
 
         An unavailable action changes nothing; the observation gives the reason.
-
-        Raises:
-          EnvironmentFault: NOT_RESET before the first reset, FINISHED after the end.
         """
         episode = self.playing
         action = action.lower().strip()

@@ -70,11 +70,19 @@ class Environment(abc.ABC):
 
     @abc.abstractmethod
     def reset(self, data_idx: int) -> StepResult:
-        """Starts task `data_idx`."""
+        """Starts task `data_idx`.
+
+        Raises:
+          EnvironmentFault: UNKNOWN_TASK; the current episode continues.
+        """
 
     @abc.abstractmethod
     def step(self, action: str) -> StepResult:
-        """Applies one action."""
+        """Applies one action.
+
+        Raises:
+          EnvironmentFault: NOT_RESET before the first reset, FINISHED after the end.
+        """
 
     def expert_action(self) -> str:
         """Returns the next action of a competent scripted agent in the current state.
@@ -96,6 +104,7 @@ class Environment(abc.ABC):
         """Returns the current state as JSON types; `restore` accepts it, even in another process.
 
         Raises:
+          EnvironmentFault: NOT_RESET before the first reset.
           NotImplementedError: The simulator has no snapshots.
         """
         raise NotImplementedError(f"{type(self).__name__} has no snapshots")

@@ -48,21 +48,13 @@ class MazeEnvironment(EpisodicEnvironment[Walk]):
         self._rules = rules
 
     def reset(self, data_idx: int) -> StepResult:
-        """Starts an episode with the agent at the start of a task.
-
-        Raises:
-          EnvironmentFault: UNKNOWN_TASK; the current episode continues.
-        """
+        """Starts an episode with the agent at the start of a task."""
         task = self._rules.task(data_idx)
         self._episode = Walk(task, task.start, describe(task.start, task.goal))
         return StepResult(self._episode.text, reward=0, score=0, done=False)
 
     def step(self, action: str) -> StepResult:
-        """Moves one cell. At the goal the reward is 1 and the episode ends.
-
-        Raises:
-          EnvironmentFault: NOT_RESET before the first reset, FINISHED after the end.
-        """
+        """Moves one cell. At the goal the reward is 1 and the episode ends."""
         walk = self.playing
         walk.actions += 1
         is_last = walk.actions == self._rules.last_action
@@ -111,11 +103,7 @@ class MazeEnvironment(EpisodicEnvironment[Walk]):
         }
 
     def snapshot(self) -> dict[str, Any]:
-        """Returns the complete state of the episode.
-
-        Raises:
-          EnvironmentFault: NOT_RESET.
-        """
+        """Returns the complete state of the episode."""
         walk = self.episode
         return {
             "data_idx": walk.task.data_idx,

@@ -83,11 +83,7 @@ class SciWorldEnvironment(ReplayedEnvironment[Episode]):
         return shared_simulator() if self._own is None else self._own
 
     def reset(self, data_idx: int) -> Start:
-        """Starts task `data_idx` and looks around.
-
-        Raises:
-          EnvironmentFault: UNKNOWN_TASK if the task does not exist.
-        """
+        """Starts task `data_idx` and looks around."""
         task = self._task(data_idx)
         self._forget()
         simulator = self.simulator

@@ -92,11 +92,7 @@ class SearchQaEnvironment(ReplayedEnvironment[Episode]):
         self._run = run
 
     def reset(self, data_idx: int) -> StepResult:
-        """Starts an episode with a question.
-
-        Raises:
-          EnvironmentFault: UNKNOWN_TASK; the current episode continues.
-        """
+        """Starts an episode with a question."""
         if not 0 <= data_idx < len(self._questions):
             raise EnvironmentFault(
                 ErrorKind.UNKNOWN_TASK,

@@ -21,11 +21,7 @@ class TextCraftEnvironment(Environment):
 
     @property
     def task(self) -> Task:
-        """Returns the current task.
-
-        Raises:
-          EnvironmentFault: NOT_RESET.
-        """
+        """Returns the current task."""
         if self._task is None:
             raise EnvironmentFault(
                 ErrorKind.NOT_RESET, "textcraft: call reset before anything else"
@@ -68,11 +64,7 @@ class TextCraftEnvironment(Environment):
         }
 
     def snapshot(self) -> dict[str, Any]:
-        """Returns the snapshot of a game: the task and the inventory.
-
-        Raises:
-          EnvironmentFault: NOT_RESET.
-        """
+        """Returns the snapshot of a game: the task and the inventory."""
         return {"data_idx": self.task.data_idx, "inventory": dict(self._inventory)}
 
     def restore(self, snapshot: dict[str, Any]) -> None:

@@ -64,22 +64,14 @@ class ToolEnvironment(ReplayedEnvironment[Episode]):
         self._is_compat = is_compat
 
     def reset(self, data_idx: int) -> StepResult:
-        """Starts a task.
-
-        Raises:
-          EnvironmentFault: UNKNOWN_TASK; the current episode continues.
-        """
+        """Starts a task."""
         task = task_at(self.name, self._tasks, data_idx)
         first = StepResult(_start(task), reward=0.0, score=0.0, done=False)
         self._episode = Episode(data_idx, task, self._make_world(**task.setup), first)
         return first
 
     def step(self, action: str) -> StepResult:
-        """Runs the call in a text.
-
-        Raises:
-          EnvironmentFault: NOT_RESET; FINISHED under our rules.
-        """
+        """Runs the call in a text."""
         episode = self.episode if self._is_compat else self.playing
         episode.actions.append(action)
         call = find_call(clean_text(action))

@@ -155,20 +155,12 @@ class SqlEnvironment(ReplayedEnvironment[Episode]):
         self._is_compat = is_compat
 
     def reset(self, data_idx: int) -> StepResult:
-        """Starts a task.
-
-        Raises:
-          EnvironmentFault: UNKNOWN_TASK; the current episode continues.
-        """
+        """Starts a task."""
         self._episode = Episode(data_idx, task_at(self.name, _tasks().tasks, data_idx))
         return StepResult(self._episode.task.goal, reward=0.0, score=0.0, done=False)
 
     def step(self, action: str) -> StepResult:
-        """Runs a statement, and compares its rows with those of the right statement as sets.
-
-        Raises:
-          EnvironmentFault: NOT_RESET; FINISHED under our rules.
-        """
+        """Runs a statement, and compares its rows with those of the right statement as sets."""
         episode = self.episode if self._is_compat else self.playing
         episode.actions.append(action)
         name, gold, score = episode.task.setup["name"], episode.task.expected, 0.0

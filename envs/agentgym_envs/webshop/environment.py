@@ -66,11 +66,7 @@ class WebShopEnvironment(ReplayedEnvironment[Episode]):
         self._shop = shop
 
     def reset(self, data_idx: int) -> StepResult:
-        """Starts a task at the search bar.
-
-        Raises:
-          EnvironmentFault: UNKNOWN_TASK if the task does not exist.
-        """
+        """Starts a task at the search bar."""
         if not 0 <= data_idx < len(self._shop.goals):
             raise EnvironmentFault(
                 ErrorKind.UNKNOWN_TASK,
@@ -81,11 +77,7 @@ class WebShopEnvironment(ReplayedEnvironment[Episode]):
         return StepResult(self._episode.page.text, 0.0, 0.0, False)
 
     def step(self, action: str) -> StepResult:
-        """Applies an action; one that is not possible on this page changes nothing.
-
-        Raises:
-          EnvironmentFault: NOT_RESET or FINISHED.
-        """
+        """Applies an action; one that is not possible on this page changes nothing."""
         episode = self.playing
         episode.actions.append(action)
         score = 0.0

@@ -47,20 +47,12 @@ class WordleEnvironment(ReplayedEnvironment[Game]):
         self._rules = rules
 
     def reset(self, data_idx: int) -> StepResult:
-        """Starts a task.
-
-        Raises:
-          EnvironmentFault: UNKNOWN_TASK; the current game continues.
-        """
+        """Starts a task."""
         self._episode = Game(data_idx, self._rules.hide(data_idx))
         return StepResult(self._rules.start, reward=0, score=0, done=False)
 
     def step(self, action: str) -> StepResult:
-        """Answers one guess. If it is the hidden word, the reward is 1 and the episode ends.
-
-        Raises:
-          EnvironmentFault: NOT_RESET before the first reset, FINISHED after the end.
-        """
+        """Answers one guess. If it is the hidden word, the reward is 1 and the episode ends."""
         game = self.playing
         guess = self._rules.read(action)
         answer = self._answer(game, guess) if guess in VOCABULARY else None
