@@ -7,7 +7,6 @@ import json
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from agentgym_jax.config.sections import ConfigError
 from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
@@ -111,7 +110,7 @@ class SweepFolder:
             for folder in (self.runs, self.logs):
                 folder.mkdir(exist_ok=True)
         with self._locked():
-            write_atomic(self.record_path, json.dumps(_to_json(record), indent=1) + "\n")
+            write_atomic(self.record_path, json.dumps(dataclasses.asdict(record), indent=1) + "\n")
             yield
 
     def _check(self, record: Record) -> None:
@@ -175,10 +174,6 @@ def _try_lock(file: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _to_json(record: Record) -> dict[str, Any]:
-    return dataclasses.asdict(record)
 
 
 def available_memory_gib(root: str | os.PathLike = "/") -> float | None:

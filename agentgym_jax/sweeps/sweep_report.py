@@ -6,7 +6,7 @@ import csv
 import dataclasses
 import io
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -245,12 +245,8 @@ def _runs_csv(record: Record, found: Sequence[RunResult]) -> str:
     measured = ["state", "steps", "total_steps", record.metric, "hours", "tokens"]
     writer.writerow(["run", *record.axes, "seed", *measured])
     for r in found:
-        labels: list[str] = [_label(r.run.variant, axis) for axis in record.axes]
+        labels: list[str] = [r.run.variant.get(axis, "") for axis in record.axes]
         value = "" if r.value is None else repr(r.value)
         cells = [r.state, *r.steps, value, repr(r.hours), f"{r.tokens:.0f}"]
         writer.writerow([r.run.name, *labels, r.run.seed, *cells])
     return text.getvalue()
-
-
-def _label(variant: Mapping[str, str], axis: str) -> str:
-    return variant[axis] if axis in variant else ""

@@ -214,7 +214,7 @@ class _Branch:
                         action=text_of(message),
                         observation="",
                         reward=0.0,
-                        is_cut=_finish_reason(turn) == "length",
+                        is_cut=_choice(turn).get("finish_reason") == "length",
                     )
                 )
         if is_known and any(mask):
@@ -243,10 +243,6 @@ def _choice(turn: Mapping[str, Any]) -> Mapping[str, Any]:
 def _response(turn: Mapping[str, Any]) -> Mapping[str, Any]:
     message = _choice(turn).get("message")
     return {"role": "assistant"} | dict(message) if isinstance(message, Mapping) else {}
-
-
-def _finish_reason(turn: Mapping[str, Any]) -> Any:
-    return _choice(turn).get("finish_reason")
 
 
 def _from_branches(turns: Sequence[Mapping[str, Any]], place: str) -> list[Trajectory]:

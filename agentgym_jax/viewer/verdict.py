@@ -50,7 +50,7 @@ def verdict_of_run(evaluations: Sequence[Evaluation], run: Run) -> Verdict:
         main = changes[0]
         title = {GOOD: "Learned", BAD: "Got worse", OPEN: "No clear change"}[level_of(main)]
         text = (
-            f"{_mode_words(main)} held-out success went from {_percent(main['success_a'])} (step "
+            f"{main['mode'].capitalize()} held-out success went from {_percent(main['success_a'])} (step "
             f"{main['step_a']}) to {_percent(main['success_b'])} (step {main['step_b']}) on "
             f"{_tasks(main)}: {_difference_words(main)}.{_disagreement(changes)}"
         )
@@ -131,10 +131,6 @@ def _disagreement(changes: Sequence[Mapping[str, Any]]) -> str:
         f" The {other['mode']} episodes say otherwise: {_difference_words(other)}."
         for other in others
     )
-
-
-def _mode_words(change: Mapping[str, Any]) -> str:
-    return change["mode"].capitalize()
 
 
 def _tasks(change: Mapping[str, Any]) -> str:

@@ -218,17 +218,9 @@ def _serve(args: argparse.Namespace) -> int:
     name = (
         args.command if args.command in ENVIRONMENTS else load_environment(module, chosen).spec.name
     )
-    common = {
-        "workers": args.workers,
-        "capacity": args.capacity,
-        "idle_seconds": args.idle_seconds,
-        "max_body_bytes": args.max_body_bytes,
-        "busy_seconds": args.busy_seconds,
-        "step_seconds": args.step_seconds,
-        "token": token,
-        "host_names": args.allow_host,
-        "options": chosen,
-    }
+    names = "workers capacity idle_seconds max_body_bytes busy_seconds step_seconds".split()
+    common = {name: getattr(args, name) for name in names}
+    common |= {"token": token, "host_names": args.allow_host, "options": chosen}
     place = (name, args.host, args.port, args.parent_pid)
     if args.protocol == "openenv":
         if args.compat:

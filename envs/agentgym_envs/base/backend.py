@@ -55,9 +55,20 @@ def make_backend(
     idle_seconds: float,
     busy_seconds: float,
     step_seconds: float,
-    options: Mapping[str, Any] | None,
+    options: Mapping[str, Any] | None = None,
 ) -> Backend:
-    """Returns the backend of an environment; the arguments are those of `server.create_app`."""
+    """Returns the backend of an environment.
+
+    Args:
+      environment_module: Module with `make_served_environment()`, imported here and by the workers.
+      compat: True to behave like AgentGym's own server, scoring oddities included.
+      workers: Number of processes that run the environments.
+      capacity: Maximum number of open sessions.
+      idle_seconds: Time without requests after which a session is closed.
+      busy_seconds: Maximum time that a request waits for its worker.
+      step_seconds: Maximum time that a simulator may take for one request.
+      options: Options of `make_served_environment()`.
+    """
     if workers < 1:
         raise ValueError(f"a server needs at least one worker, got {workers}")
     served = load_environment(environment_module, options)

@@ -4,7 +4,7 @@ import functools
 import math
 import time
 import urllib.parse
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from agentgym_envs.base import openapi
@@ -38,29 +38,15 @@ def create_app(
     environment_module: str,
     *,
     compat: bool,
-    workers: int,
-    capacity: int,
-    idle_seconds: float,
     max_body_bytes: int,
-    busy_seconds: float,
-    step_seconds: float,
     token: str | None = None,
     host_names: Collection[str] = (),
-    options: Mapping[str, Any] | None = None,
+    **limits: Any,
 ) -> Application:
     """Returns the application that serves one environment; its lifespan starts the worker
-    processes.
+    processes. `limits` are further arguments of `make_backend`.
     """
-    backend = make_backend(
-        environment_module,
-        compat=compat,
-        workers=workers,
-        capacity=capacity,
-        idle_seconds=idle_seconds,
-        busy_seconds=busy_seconds,
-        step_seconds=step_seconds,
-        options=options,
-    )
+    backend = make_backend(environment_module, compat=compat, **limits)
     return Application(
         _routes(backend.served, backend.routes, backend.store, backend.workers, compat),
         lifespan=backend.lifespan,

@@ -256,13 +256,8 @@ def _evaluation(reader: Fields, outer_note: str) -> Evaluation:
         targets=_targets(reader) if PROGRAM_HTML in eval_types else (),
         reason=reader.one("string_note", str, default=outer_note),
         same_url=url_rule == SAME_URL_RULE,
-        edits=_edits(reader) if STATE in eval_types else (),
+        edits=tuple(map(_edit, reader.rows("state"))) if STATE in eval_types else (),
     )
-
-
-def _edits(reader: Fields) -> tuple[Edit, ...]:
-    """Reads the `state` list; an empty list means that nothing may change."""
-    return tuple(_edit(row) for row in reader.rows("state"))
 
 
 def _edit(reader: Fields) -> Edit:

@@ -91,12 +91,8 @@ def _countries(world: World, relation: str, measure: str) -> Iterator[Question]:
             yield from _about_country(relation, measure, first, second, larger)
 
 
-def _bare(name: str) -> str:
-    return name.removeprefix("the ")
-
-
 def _measured(measure: str, side: _Side) -> Hop:
-    return hop(measure, _bare(side.name), side.written, side.passage)
+    return hop(measure, side.name.removeprefix("the "), side.written, side.passage)
 
 
 def _about_country(

@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from starlette.applications import Starlette
@@ -48,31 +49,17 @@ class OpenEnvApplication:
 def create_openenv_app(
     environment_module: str,
     *,
-    workers: int,
-    capacity: int,
-    idle_seconds: float,
     max_body_bytes: int,
-    busy_seconds: float,
-    step_seconds: float,
     token: str | None = None,
     host_names: Collection[str] = (),
-    options: Mapping[str, Any] | None = None,
+    **limits: Any,
 ) -> OpenEnvApplication:
     """Returns the application that serves one environment in OpenEnv's protocol.
 
     The arguments are those of `base.server.create_app`. `max_body_bytes` also limits WebSocket
     messages, and `idle_seconds` the time between two messages of a connection.
     """
-    backend = make_backend(
-        environment_module,
-        compat=False,
-        workers=workers,
-        capacity=capacity,
-        idle_seconds=idle_seconds,
-        busy_seconds=busy_seconds,
-        step_seconds=step_seconds,
-        options=options,
-    )
+    backend = make_backend(environment_module, compat=False, **limits)
     access = Application(
         {},
         lifespan=backend.lifespan,
@@ -82,27 +69,14 @@ def create_openenv_app(
     )
     spec = backend.served.spec
     # the manifest is read once, when the first request needs it
-    tasks = _Lazy(lambda: Tasks(spec.name, backend.served.tasks()))
+    tasks = functools.cache(lambda: Tasks(spec.name, backend.served.tasks()))
 
     async def session(websocket: WebSocket) -> None:
-        await Connection(websocket, backend, tasks.get()).serve()
+        await Connection(websocket, backend, tasks()).serve()
 
     routes = _Routes(backend, access, tasks).table()
     starlette = Starlette(routes=[*routes, WebSocketRoute("/ws", session)])
     return OpenEnvApplication(_Guard(starlette, access), backend, access)
-
-
-class _Lazy:
-    """A value that is made when it is first needed."""
-
-    def __init__(self, make: Callable[[], Tasks]):
-        self._make = make
-        self._tasks: Tasks | None = None
-
-    def get(self) -> Tasks:
-        if self._tasks is None:
-            self._tasks = self._make()
-        return self._tasks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +109,7 @@ def _response(answer: Answer) -> Response:
 class _Routes:
     """HTTP routes: facts, schemas, tasks, and the reset and step without a session."""
 
-    def __init__(self, backend: Backend, access: Application, tasks: _Lazy):
+    def __init__(self, backend: Backend, access: Application, tasks: Callable[[], Tasks]):
         self._backend = backend
         self._access = access
         self._tasks = tasks
@@ -197,7 +171,7 @@ class _Routes:
         """Starts a task in a new session, which ends with the answer."""
         raw = await self._raw_body(request)
         data = read(ResetData, json_body(raw) if raw.body else {}, "body")
-        data_idx = self._tasks.get().chosen(data)
+        data_idx = self._tasks().chosen(data)
         session = await open_session(self._backend)
         try:
             body = await self._backend.store.call(session, UNIFORM_RESET, data_idx)
@@ -215,23 +189,23 @@ class _Routes:
 
     async def _splits(self, request: HttpRequest) -> bytes:
         self._check_name(request)
-        return to_json(self._tasks.get().splits())
+        return to_json(self._tasks().splits())
 
     async def _list(self, request: HttpRequest) -> bytes:
         body = await self._read(SplitBody, request)
-        return to_json({"tasks": self._tasks.get().of_split(body.split), "env_name": self._name})
+        return to_json({"tasks": self._tasks().of_split(body.split), "env_name": self._name})
 
     async def _count(self, request: HttpRequest) -> bytes:
         body = await self._read(SplitBody, request)
-        return to_json({"num_tasks": len(self._tasks.get().of_split(body.split))})
+        return to_json({"num_tasks": len(self._tasks().of_split(body.split))})
 
     async def _one(self, request: HttpRequest) -> bytes:
         body = await self._read(TaskBody, request)
-        return to_json({"task": self._tasks.get().one(body.split, body.index)})
+        return to_json({"task": self._tasks().one(body.split, body.index)})
 
     async def _range(self, request: HttpRequest) -> bytes:
         body = await self._read(RangeBody, request)
-        return to_json({"tasks": self._tasks.get().of_split(body.split)[body.start : body.stop]})
+        return to_json({"tasks": self._tasks().of_split(body.split)[body.start : body.stop]})
 
     async def _read(self, model: Any, request: HttpRequest) -> Any:
         """Returns the checked body of a request about this environment."""
