@@ -26,11 +26,8 @@ class Observation:
     """A checked answer to a reset or a step.
 
     Attributes:
-      text: Text for the agent.
       reward: Reward of this step, in the unit in which 1 is the maximum; 0 after a reset.
       score: The environment's score up to this step, in its own unit (SciWorld: -100 .. 100).
-      done: True if the environment ended the episode.
-      success: True if the task is solved.
       is_rejection: True if the environment rejected the action.
       shows_state: True if the text describes the state of the environment.
       score_scale: Factor that converts `score` to the unit of `reward`.

@@ -43,7 +43,6 @@ class EnvError(Exception):
     """A failed call to an environment. It is never a reward.
 
     Attributes:
-      cause: Reason of the failure.
       message: Text with the server, the route, the value found and the value expected.
       retryable_from_reset: True if a new episode on the same task may succeed.
       kind: `type` in the server's error body, if it sent one.

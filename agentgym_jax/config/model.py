@@ -136,8 +136,6 @@ class Model:
       decode_policy: Policy of the sampler.
       layout: Layout of the learner; None on a single device.
       decode_layout: Layout of the sampler; None on a single device.
-      tokenizer: Converts text to ids.
-      renderer: Converts conversations to ids.
       source: Source of the weights; None for random weights.
       seed: Seed of random weights.
       adapters: Adapters that are trained instead of all weights; None for none.

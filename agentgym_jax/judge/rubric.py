@@ -26,7 +26,6 @@ class Rubric:
     """Text and scale by which a model scores episodes.
 
     Attributes:
-      model: Name of the judging model.
       text: Criteria by which episodes get their scores, in words.
       max_score: Best score, in points; the worst is 0.
     """

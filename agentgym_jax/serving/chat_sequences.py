@@ -65,7 +65,6 @@ class Conversations:
     """Implements `requests.Chat` for one set of conversations. Thread-safe.
 
     Attributes:
-      form: Form of the answers.
       sequences: Sequences with a known answer in the order of their first answer, with the messages
         of each; without messages if the number of known answers is limited.
       answers: All answers by the names of their requests, in order; empty if their number is limited.

@@ -67,8 +67,6 @@ class Engine:
     Attributes:
       num_waiting: Number of requests that wait for a cache row.
       cache_length: Maximum number of tokens of a sequence.
-      vocab_size: Number of token ids of the model.
-      decode_text: Function from token ids to text.
       grammars: Compiler of the grammars of answers; None if answers may have none.
     """
 

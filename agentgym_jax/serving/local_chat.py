@@ -18,7 +18,6 @@ class LoadedPolicy:
     cache.
 
     Attributes:
-      name: Name of the model.
       context: Maximum number of tokens of a conversation with its answer.
     """
 

@@ -2,7 +2,6 @@
 
 import json
 import uuid
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -274,10 +273,6 @@ class _MessageFormat(streams.Format):
             **self._reply.body.ids(result),
         }
         return [*found, streams.named_event(end), streams.named_event({"type": "message_stop"})]
-
-    def close(self, results: Sequence[Generation]) -> list[str]:
-        """Implements `Format.close`."""
-        return []
 
     def fail(self, message: str) -> str:
         """Implements `Format.fail`."""

@@ -2,7 +2,6 @@
 
 import time
 import uuid
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -307,10 +306,6 @@ class _ResponseFormat(streams.Format):
             ]
             self._index += 1
         return [*found, self._event(f"response.{status}", response=self._reply.whole(result))]
-
-    def close(self, results: Sequence[Generation]) -> list[str]:
-        """Implements `Format.close`."""
-        return []
 
     def fail(self, message: str) -> str:
         """Implements `Format.fail`."""

@@ -39,7 +39,6 @@ class TokenSequence:
       key: Random key of the sampled tokens, uint32 [2].
       number: Place of the sequence among those of its owner.
       tokens, sources, logprobs, versions: One value per token, as in `Trajectory`.
-      answers: Sampled parts, in order.
       row: Cache row that holds the tokens; None if no row does.
     """
 

@@ -90,9 +90,9 @@ class Format(abc.ABC):
     def end(self, number: int, result: Generation) -> list[str]:
         """Returns the last events of a choice."""
 
-    @abc.abstractmethod
     def close(self, results: Sequence[Generation]) -> list[str]:
-        """Returns the events after all choices."""
+        """Returns the events after all choices; none by default."""
+        return []
 
     @abc.abstractmethod
     def fail(self, message: str) -> str:

@@ -17,10 +17,8 @@ class SweepRun:
     """One training run of a sweep.
 
     Attributes:
-      name: Name of the run's folder.
       variant: Labels of the axes that apply to the run, by axis name. Runs that differ only in the
         seed have the same variant.
-      seed: Random seed.
       arguments: Flags of `agentgym_jax.train`, without `--workdir`.
     """
 

@@ -24,10 +24,8 @@ class Record:
     """Contents of sweep.json: all that a report needs.
 
     Attributes:
-      config: Base config with its options.
       axes: Labels of each axis, in order.
       metric, goal, step, baseline: See `spec.Sweep`; the baseline has labels.
-      runs: All runs.
       total_steps: Number of steps by the name of the run.
     """
 

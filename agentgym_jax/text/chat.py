@@ -57,7 +57,6 @@ class ChatRenderer:
     Attributes:
       stop_ids: Tokens that end a sampled turn: the template's stop token, then the tokenizer's
         end-of-document token and those of the model's generation_config.json if they differ.
-      template: Compiled chat template.
       grammar: Fixed strings of the template.
     """
 

@@ -169,11 +169,7 @@ class Grammar:
 
 
 class ChatTemplate:
-    """Compiled chat template.
-
-    Attributes:
-      source: Jinja source.
-    """
+    """Compiled chat template."""
 
     def __init__(self, source: str | None, variables: Mapping[str, str]) -> None:
         """Compiles Jinja source, which can read `variables` such as `bos_token`."""

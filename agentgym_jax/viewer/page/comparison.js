@@ -25,8 +25,7 @@ function showComparison(store, go) {
 function runCard(run, i) {
   return el("li", { class: `card run run-${"ab"[i]}` },
     el("h4", {}, el("span", { class: "letter" }, "AB"[i]), " ", run.name),
-    el("dl", { class: "facts small" }, run.facts.concat(run.cost).map(([name, value]) =>
-      el("div", {}, el("dt", {}, name), el("dd", {}, value)))));
+    factList(run.facts.concat(run.cost)));
 }
 
 /** Links the tasks that only one run solves to the side-by-side view. */

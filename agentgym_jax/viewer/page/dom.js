@@ -38,6 +38,11 @@ function byId(id) {
   return document.getElementById(id);
 }
 
+/** Shows pairs of a name and a value as a list of facts. */
+function factList(pairs, kind = "facts small") {
+  return el("dl", { class: kind }, pairs.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
+}
+
 /** Announces a change to screen readers. */
 function announce(text) {
   byId("announcer").textContent = text;

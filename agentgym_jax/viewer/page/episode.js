@@ -22,7 +22,7 @@ class EpisodeView {
     this.render();
     this.element.scrollTop = 0;
     if (this.turn) this.select(this.turn, true);
-    announce(`${episode.row.goal || episode.row.item}, ${(OUTCOMES[episode.row.outcome] || [episode.row.outcome])[0]}, ` +
+    announce(`${episode.row.goal || episode.row.item}, ${outcomeWords(episode.row.outcome)}, ` +
       `reward ${short(episode.row.reward)}, ${plural(episode.turns.length, "turn")}`);
   }
 
@@ -56,8 +56,7 @@ class EpisodeView {
     ].filter(Boolean);
     return el("header", { class: "episode-head" },
       el("h3", {}, row.goal || row.item, " ", outcomeBadge(row.outcome)),
-      el("dl", { class: "facts small" }, facts.map(([name, value]) =>
-        el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
+      factList(facts),
       this.episode.error ? el("p", { class: "error" }, this.episode.error) : null,
       this.episode.judge?.[1] ? el("p", { class: "small" }, `Judge: ${this.episode.judge[1]}`) : null,
       el("div", { class: "bar" },
@@ -81,7 +80,7 @@ class EpisodeView {
     return el("span", { class: "siblings", role: "group", "aria-label": "Samples of this task" }, "samples ",
       same.map((k) => {
         const row = this.store.row(k);
-        const outcome = (OUTCOMES[row.outcome] || [row.outcome])[0];
+        const outcome = outcomeWords(row.outcome);
         return el("a", {
           href: `#episode=${row.link}`, class: row.success ? "sample solved" : "sample",
           "aria-current": k === this.episode.row.i ? "true" : null,

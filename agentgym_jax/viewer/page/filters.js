@@ -75,7 +75,7 @@ function filterForm(store, filters, onChange) {
       ...kinds.filter((k) => k !== "step").map((k) => [k, k === "eval" ? "evaluation" : k])])),
     pair("Steps", "from", "to", "1"),
     labelled("Task group", choice("group", [["", "all"], ...groups.map((g) => [g, g])])),
-    labelled("Outcome", choice("outcome", [["", "all"], ...outcomes.map((o) => [o, (OUTCOMES[o] || [o])[0]])])),
+    labelled("Outcome", choice("outcome", [["", "all"], ...outcomes.map((o) => [o, outcomeWords(o)])])),
     pair("Reward", "low", "high", "any"),
     labelled("Only", choice("flag", [["", "all"], ...Object.entries(FLAGS)])),
     labelled("Sort by", choice("sort", Object.entries(SORTS).map(([key, [words]]) => [key, words]))),

@@ -27,13 +27,12 @@ function showOverview(store, go) {
 /** Shows counts, cost, and one fact per line. */
 function headline(store) {
   const { index } = store;
-  const facts = index.facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
   return el(
     "div",
     { class: "headline" },
     el("div", { class: "numbers" }, bigNumbers(store).map(([value, label]) =>
       el("div", { class: "number" }, el("strong", {}, value), el("span", {}, label)))),
-    el("dl", { class: "facts" }, facts),
+    factList(index.facts, "facts"),
   );
 }
 

@@ -121,8 +121,7 @@ function tokenTable(ids, first, values, pieces) {
   details.addEventListener("toggle", () => {
     if (!details.open || details.querySelector("table")) return;
     details.append(el("table", {},
-      el("thead", {}, el("tr", {}, heads.map((h) => el("th", { scope: "col" }, h)))),
-      el("tbody", {}, ids.map(line))));
+      tableHead(heads), el("tbody", {}, ids.map(line))));
   });
   return details;
 }

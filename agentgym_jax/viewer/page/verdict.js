@@ -103,7 +103,7 @@ function groupTable(result, words, heads, onGroup) {
 function numbersTable(heads, rows) {
   rows.forEach((row, i) => (row.hidden = i >= SHOWN_ROWS));
   const table = el("table", { class: "numbers-table" },
-    el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, rows));
+    tableHead(heads), el("tbody", {}, rows));
   if (rows.length <= SHOWN_ROWS) return table;
   const more = el("button", { type: "button", class: "plain", on: { click: () => {
     rows.forEach((row) => (row.hidden = false));

@@ -48,8 +48,7 @@ function plainWorld(state) {
   if (typeof drawing === "string") parts.push(scrolled("drawing", "Drawing of the world", drawing));
   const known = ["screenshot", "url", "title", "page", "grid", "data_idx"];
   const facts = Object.entries(state).filter(([key, value]) => !known.includes(key) && factText(value) !== "");
-  parts.push(el("dl", { class: "facts small" }, facts.map(([key, value]) =>
-    el("div", {}, el("dt", {}, key.replaceAll("_", " ")), el("dd", {}, factText(value))))));
+  parts.push(factList(facts.map(([key, value]) => [key.replaceAll("_", " "), factText(value)])));
   return parts;
 }
 

@@ -63,9 +63,7 @@ class Episode:
     Attributes:
       entry: Task with placeholders, its split and its solution.
       task: Task with real addresses.
-      previous: Description of the last action.
       prompt: Last observation of the agent that was not a rejection.
-      actions: All actions in the form in which they were received.
       seen: First observation, then the observation after each action.
       verdict: Verdict of the evaluators after the end, else None.
       has_hung: True if the episode ended because its page did not respond.

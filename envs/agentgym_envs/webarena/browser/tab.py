@@ -38,7 +38,6 @@ class Tab:
     """Page with a session of Chromium's DevTools protocol in addition to Playwright's.
 
     Attributes:
-      title: Title of the page when the tab was last read.
       opened: Number of pages that this page has opened so far.
     """
 

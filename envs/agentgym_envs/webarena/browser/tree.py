@@ -39,8 +39,6 @@ class Node:
     Attributes:
       key: Key of the element within its document.
       backend_id: Id of the element in Chromium's DOM; 0 if it has none.
-      depth: Number of levels above.
-      role: Role of the element, for example `link`.
       properties: Properties of the element, as texts `name: value`.
       box: Position in the window.
     """
@@ -129,7 +127,6 @@ class _Above:
     """Context of a node, from the lines above the node.
 
     Attributes:
-      depth: Depth of the node.
       box: Position of the text field that contains the node; None if there is none.
       is_choice: True if the node is in a closed select box that has the focus.
     """

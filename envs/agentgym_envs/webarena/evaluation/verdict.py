@@ -9,9 +9,7 @@ class Part:
 
     Attributes:
       check: Evaluator and rule, for example `string_match exact_match`.
-      wanted: Reference.
       score: 1 if the check holds, else 0.
-      note: Remark on the check; empty if there is none.
     """
 
     check: str
