@@ -11,12 +11,7 @@ from agentgym_jax.data.suite import NUM_SUBTASKS, SUITE
 from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.evaluation.compare import Result
 from agentgym_jax.evaluation.contamination import describe_leakage
-from agentgym_jax.evaluation.scores import (
-    EpisodeScore,
-    by_environment,
-    sample_counts,
-    turn_budgets,
-)
+from agentgym_jax.evaluation.scores import EpisodeScore, by_environment, sample_counts, turn_budgets
 from agentgym_jax.evaluation.suite_results import describe_coverage, suite_scores
 from agentgym_jax.evaluation.task_identity import Items
 

@@ -18,14 +18,7 @@ from agentgym_facts.checks import Checker, fit
 from agentgym_facts.language import digest
 from agentgym_facts.passages import PassageBook
 from agentgym_facts.progress import Progress
-from agentgym_facts.questions import (
-    Question,
-    comparison,
-    single_hop,
-    starts,
-    three_hop,
-    two_hop,
-)
+from agentgym_facts.questions import Question, comparison, single_hop, starts, three_hop, two_hop
 from agentgym_facts.sources import (
     SOURCES,
     WORDNET_ATTRIBUTION,

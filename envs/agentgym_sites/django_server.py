@@ -18,11 +18,7 @@ from django.db import connections
 from agentgym_sites import clock, episode_server
 from agentgym_sites.content import Content
 from agentgym_sites.episode_database import EpisodeDatabases
-from agentgym_sites.episode_server import (
-    Application,
-    EpisodeApplication,
-    StaticFiles,
-)
+from agentgym_sites.episode_server import Application, EpisodeApplication, StaticFiles
 
 
 def database_settings() -> dict[str, Any]:

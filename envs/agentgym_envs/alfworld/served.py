@@ -13,13 +13,7 @@ from agentgym_envs.alfworld.rules import Game
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import StepResult
 from agentgym_envs.base.protocol import EnvironmentSpec
-from agentgym_envs.base.served import (
-    Answers,
-    ExtraRoute,
-    IdBody,
-    ServedEnvironment,
-    never_reset,
-)
+from agentgym_envs.base.served import Answers, ExtraRoute, IdBody, ServedEnvironment, never_reset
 
 # Version of the behaviour: changes when a house, a task or a text changes.
 BEHAVIOUR = "1"

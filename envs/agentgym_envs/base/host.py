@@ -10,12 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from agentgym_envs.base.environment import (
-    Environment,
-    EnvironmentFault,
-    SimulatorLost,
-    StepResult,
-)
+from agentgym_envs.base.environment import Environment, EnvironmentFault, SimulatorLost, StepResult
 from agentgym_envs.base.protocol import ErrorKind, clean_text, is_solved
 from agentgym_envs.base.served import ServedEnvironment, StepRoute
 from agentgym_envs.base.user_code import describe, origin, play, text_of, texts_of

@@ -16,12 +16,7 @@ import pydantic
 
 from agentgym_envs.base import manifest
 from agentgym_envs.base import options as environment_options
-from agentgym_envs.base.environment import (
-    Environment,
-    EnvironmentFault,
-    SetupError,
-    StepResult,
-)
+from agentgym_envs.base.environment import Environment, EnvironmentFault, SetupError, StepResult
 from agentgym_envs.base.isolated_random import IsolatedRandom
 from agentgym_envs.base.protocol import EnvironmentSpec, ErrorKind, check_tools
 from agentgym_envs.base.user_code import loading

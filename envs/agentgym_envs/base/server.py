@@ -8,25 +8,13 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from agentgym_envs.base import openapi
-from agentgym_envs.base.application import (
-    Answer,
-    Application,
-    Endpoint,
-    Request,
-    typed_error,
-)
+from agentgym_envs.base.application import Answer, Application, Endpoint, Request, typed_error
 from agentgym_envs.base.backend import make_backend
 from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.host import to_json
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.base.request_ids import read_request_id
-from agentgym_envs.base.routes import (
-    RequestProblem,
-    SessionRoute,
-    facts,
-    json_body,
-    read,
-)
+from agentgym_envs.base.routes import RequestProblem, SessionRoute, facts, json_body, read
 from agentgym_envs.base.served import ServedEnvironment
 from agentgym_envs.base.sessions import SessionStore
 from agentgym_envs.base.workers import Worker

@@ -11,12 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from agentgym_envs.base.environment import (
-    EnvironmentFault,
-    SetupError,
-    SimulatorLost,
-    StepResult,
-)
+from agentgym_envs.base.environment import EnvironmentFault, SetupError, SimulatorLost, StepResult
 from agentgym_envs.base.protocol import LARGEST_NUMBER, clean_text, plain_number
 
 _Argument = TypeVar("_Argument")

@@ -3,13 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from agentgym_envs.textcraft.recipes import (
-    Ingredient,
-    Recipe,
-    World,
-    craft_command,
-    to_name,
-)
+from agentgym_envs.textcraft.recipes import Ingredient, Recipe, World, craft_command, to_name
 from agentgym_envs.textcraft.tasks import Task
 
 _IMPOSSIBLE = math.inf

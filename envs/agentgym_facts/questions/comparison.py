@@ -9,14 +9,7 @@ from typing import TypeVar
 
 from agentgym_facts import corrections as known
 from agentgym_facts.countries import CODES, Country
-from agentgym_facts.language import (
-    COUNTRIES,
-    COUNTRY_ASKS,
-    ELEMENT_ASKS,
-    ELEMENTS,
-    digest,
-    pick,
-)
+from agentgym_facts.language import COUNTRIES, COUNTRY_ASKS, ELEMENT_ASKS, ELEMENTS, digest, pick
 from agentgym_facts.questions import COMPARISON, Hop, Question, hop, some
 from agentgym_facts.questions.starts import Start
 from agentgym_facts.questions.two_hop import country_facts

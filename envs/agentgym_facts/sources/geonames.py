@@ -5,12 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym_facts.corrections import (
-    COUNTRY_NAMES,
-    COUNTRY_VALUES,
-    NO_COUNTRIES,
-    in_sentence,
-)
+from agentgym_facts.corrections import COUNTRY_NAMES, COUNTRY_VALUES, NO_COUNTRIES, in_sentence
 from agentgym_facts.passages import PassageBook
 from agentgym_facts.sources import SOURCES, site_path
 from agentgym_facts.text import ascii_form, same_name, words

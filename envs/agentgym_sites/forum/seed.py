@@ -21,12 +21,7 @@ from spirit.user.models import UserProfile
 from agentgym_sites.django_template import save_login
 from agentgym_sites.forum import tables
 from agentgym_sites.forum.circles import CIRCLES
-from agentgym_sites.forum.words import (
-    AGENT,
-    MODERATOR,
-    PASSWORD,
-    SITE_NAME,
-)
+from agentgym_sites.forum.words import AGENT, MODERATOR, PASSWORD, SITE_NAME
 
 _PRIVATE_CATEGORY = 1
 _BACKEND = "spirit.user.auth.backends.UsernameAuthBackend"

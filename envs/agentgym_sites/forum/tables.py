@@ -11,14 +11,7 @@ from collections.abc import Sequence
 
 from agentgym_sites.chance import Dice
 from agentgym_sites.forum.circles import CIRCLES, Circle
-from agentgym_sites.forum.words import (
-    AGENT,
-    FIRST,
-    MODERATOR,
-    OPENINGS,
-    REPLIES,
-    SECOND,
-)
+from agentgym_sites.forum.words import AGENT, FIRST, MODERATOR, OPENINGS, REPLIES, SECOND
 
 FIRST_DAY = datetime.datetime(2023, 3, 1, tzinfo=datetime.UTC)
 LAST_DAY = datetime.datetime(2024, 2, 27, tzinfo=datetime.UTC)

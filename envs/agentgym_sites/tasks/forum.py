@@ -9,11 +9,7 @@ from agentgym_sites.forum.tables import Topic
 from agentgym_sites.forum.words import AGENT
 from agentgym_sites.tasks import forum_reading as reading
 from agentgym_sites.tasks import forum_writing as writing
-from agentgym_sites.tasks.task import (
-    EmbeddedTask,
-    Instance,
-    from_template,
-)
+from agentgym_sites.tasks.task import EmbeddedTask, Instance, from_template
 
 _PER_TEMPLATE = 5
 

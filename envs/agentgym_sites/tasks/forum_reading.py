@@ -28,14 +28,7 @@ from agentgym_sites.tasks.script import (
     labelled,
     matching,
 )
-from agentgym_sites.tasks.task import (
-    Instance,
-    answer_has,
-    answer_is,
-    ends_at,
-    impossible,
-    refusing,
-)
+from agentgym_sites.tasks.task import Instance, answer_has, answer_is, ends_at, impossible, refusing
 
 
 def who_started(topic: Topic) -> Instance:

@@ -8,14 +8,7 @@ from agentgym_sites.forum.tables import Topic
 from agentgym_sites.forum.words import AGENT
 from agentgym_sites.tasks.forum_plays import circle, open_topic, user_menu
 from agentgym_sites.tasks.script import choose, click, doing, fill, fill_all, scroll_to
-from agentgym_sites.tasks.task import (
-    Instance,
-    added,
-    changed,
-    changes,
-    impossible,
-    refusing,
-)
+from agentgym_sites.tasks.task import Instance, added, changed, changes, impossible, refusing
 
 SITE = "reddit"
 _COMMENT = "spirit_comment_comment"

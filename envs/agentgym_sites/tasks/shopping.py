@@ -8,13 +8,7 @@ from collections.abc import Iterable
 
 from agentgym_sites.chance import Dice
 from agentgym_sites.clock import EPISODE_START
-from agentgym_sites.shop.tables import (
-    VOUCHERS,
-    Order,
-    Product,
-    Review,
-    tables,
-)
+from agentgym_sites.shop.tables import VOUCHERS, Order, Product, Review, tables
 from agentgym_sites.shop.words import SHELVES, Shelf
 from agentgym_sites.tasks import shopping_reading as reading
 from agentgym_sites.tasks import shopping_writing as writing

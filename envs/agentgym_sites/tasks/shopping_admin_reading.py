@@ -3,14 +3,7 @@
 import datetime
 
 from agentgym_envs.webarena.tasks import Evaluation
-from agentgym_sites.shop.tables import (
-    Customer,
-    Order,
-    Product,
-    Review,
-    Voucher,
-    tables,
-)
+from agentgym_sites.shop.tables import Customer, Order, Product, Review, Voucher, tables
 from agentgym_sites.tasks import script
 from agentgym_sites.tasks.script import (
     Node,
@@ -32,14 +25,7 @@ from agentgym_sites.tasks.shopping_admin_plays import (
     open_order,
     open_stock,
 )
-from agentgym_sites.tasks.task import (
-    Instance,
-    answer_has,
-    answer_is,
-    ends_at,
-    impossible,
-    refusing,
-)
+from agentgym_sites.tasks.task import Instance, answer_has, answer_is, ends_at, impossible, refusing
 
 
 def _ask_customer(customer: Customer, label: str, check: Evaluation) -> Instance:

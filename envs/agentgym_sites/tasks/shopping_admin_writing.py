@@ -12,13 +12,7 @@ from agentgym_sites.tasks.shopping_admin_plays import (
     save,
     set_stock_field,
 )
-from agentgym_sites.tasks.task import (
-    Instance,
-    added,
-    changes,
-    impossible,
-    refusing,
-)
+from agentgym_sites.tasks.task import Instance, added, changes, impossible, refusing
 
 _STOCK_FIELD, _PRICE_FIELD = 0, 2  # indices among the number fields of a product's stock
 

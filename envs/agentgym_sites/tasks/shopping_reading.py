@@ -4,13 +4,7 @@ import datetime
 import re
 from collections.abc import Callable, Generator
 
-from agentgym_sites.shop.tables import (
-    Order,
-    Product,
-    Review,
-    category_path,
-    tables,
-)
+from agentgym_sites.shop.tables import Order, Product, Review, category_path, tables
 from agentgym_sites.shop.words import Shelf
 from agentgym_sites.tasks import script
 from agentgym_sites.tasks import shopping_edits as edits

@@ -2,14 +2,7 @@
 
 from agentgym_envs.webarena.tasks import Evaluation
 from agentgym_sites.tasks import script
-from agentgym_sites.tasks.script import (
-    Node,
-    Reader,
-    answering,
-    click,
-    doing,
-    matching,
-)
+from agentgym_sites.tasks.script import Node, Reader, answering, click, doing, matching
 from agentgym_sites.tasks.task import (
     Instance,
     answer_has,

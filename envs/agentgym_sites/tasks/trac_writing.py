@@ -2,21 +2,8 @@
 
 from agentgym_envs.webarena.tasks import Edit, Evaluation
 from agentgym_sites.tasks.script import Play, Way, choose, click, doing, fill, in_order
-from agentgym_sites.tasks.task import (
-    Instance,
-    added,
-    changed,
-    changes,
-    impossible,
-    refusing,
-)
-from agentgym_sites.tasks.trac_plays import (
-    name_of,
-    open_form,
-    open_menu,
-    open_ticket,
-    open_wiki,
-)
+from agentgym_sites.tasks.task import Instance, added, changed, changes, impossible, refusing
+from agentgym_sites.tasks.trac_plays import name_of, open_form, open_menu, open_ticket, open_wiki
 from agentgym_sites.trac.projects import AGENT, Project
 from agentgym_sites.trac.tables import wiki_root
 from agentgym_sites.trac.tickets import Ticket

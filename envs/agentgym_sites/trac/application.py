@@ -25,10 +25,7 @@ from trac.web import main as web
 
 from agentgym_sites import episode_server
 from agentgym_sites.episode_database import SUFFIX, EpisodeDatabases
-from agentgym_sites.episode_server import (
-    EpisodeApplication,
-    StaticFiles,
-)
+from agentgym_sites.episode_server import EpisodeApplication, StaticFiles
 from agentgym_sites.trac.build import ENVIRONMENT, TEMPLATE
 from agentgym_sites.trac.content import CONTENT
 from agentgym_sites.trac.login import with_login_form
