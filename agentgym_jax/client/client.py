@@ -25,7 +25,9 @@ class EnvClient:
     Args:
       base_url: Address of the server, such as `http://127.0.0.1:36001`.
       environment: Key of the table `ORIGINALS`, or the environment name in the server's `/spec`.
+      connect_timeout_s: Limit for opening a connection.
       step_timeout_s: Limit for every call, from the request to the last byte of the answer.
+      token: Bearer token, if the server requires one.
       connections: Maximum number of open connections; at least the number of concurrent calls.
       facts: Facts about the environment, used instead of those in `ORIGINALS`.
       action_format: Format of the model's actions (`react`, `function_calling`, `code_as_action`,
