@@ -54,6 +54,7 @@ TESTED = {
     f'{JAX}replay runs/quickstart --episode=step_000012/3 --turn=4 --action="move forward"': "tests/replays/test_replay.py::test_a_forced_action_changes_the_continuation_and_only_it",
     f"{JAX}replay runs/quickstart --episode=step_000012/3 --turn=4 --branches=16": "tests/replays/test_replay.py::test_other_weights_or_another_key_continue_with_other_tokens_after_the_same_prefix",
     f"{JAX}replay runs/quickstart --episode=step_000012/3 --every_turn --branches=16": "tests/replays/test_replay.py::test_the_command_writes_both_files_and_overwrites_nothing",
+    f"{ENVS}terminals --option tasks=FOLDER --option sandbox=podman": "tests/envs/test_terminal_containers.py::test_containers_of_a_killed_server_are_removed_at_the_next_start",
     f"{JAX}evaluate --config=configs/eval/terminals.py --workdir=runs/expert_terminals --model=expert": "tests/envs/test_terminals.py::test_the_command_scores_the_expert",
     f"{JAX}sweep --config=configs/sweeps/bandit.py --workdir=runs/sweep": "tests/sweeps/test_sweep_runs.py::test_a_killed_and_resumed_sweep_equals_single_runs",
     f"{JAX}sweep report runs/sweep": "tests/sweeps/test_sweep_runs.py::test_a_killed_and_resumed_sweep_equals_single_runs",

@@ -194,7 +194,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "rms_norm_eps": 1e-6,
     "hidden_act": "silu",
     "head_dim": None,  # hidden_size // num_attention_heads
-    "num_key_value_heads": None,  # num_attention_heads
+    "num_key_value_heads": None,  # num_attention_heads, also for an explicit null
     "max_position_embeddings": 32768,
     "tie_word_embeddings": False,
     "use_sliding_window": False,
@@ -207,10 +207,11 @@ _DEFAULTS: Mapping[str, Any] = {
     "is_causal": True,
 }
 _FAMILY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "qwen2": {},
-    "qwen3": {"head_dim": 128},
+    "qwen2": {"num_key_value_heads": 32},
+    "qwen3": {"num_key_value_heads": 32, "head_dim": 128},
     "llama": {"max_position_embeddings": 2048},
     "qwen3_5_text": {
+        "num_key_value_heads": 4,
         "head_dim": 256,
         "partial_rotary_factor": 0.25,
         "attn_output_gate": True,
@@ -376,6 +377,8 @@ def _rope(full: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
     rope = {"rope_theta": full["rope_theta"], "partial_rotary_factor": 1.0}
     for name in ("rope_scaling", "rope_parameters"):
         for key, value in (full[name] or {}).items():
+            if isinstance(value, Mapping):  # one section for each type of layers
+                raise ValueError(f"{name}: {key}={limits.shorten(value)} is not supported")
             if key in _ROPE_FIELDS:
                 limits.check_field(name, key, value, _ROPE_FIELDS[key])
             rope[key] = value

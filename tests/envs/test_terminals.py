@@ -329,7 +329,7 @@ def test_a_folder_in_the_format_of_harbor_is_played(sandbox, tmp_path):
         ({"task.toml": '[verifier]\ntimeout_sec = "x"'}, "limit 'x'; expected 1 to"),
         (
             {"environment/Dockerfile": "FROM a\nRUN pip install x"},
-            "`RUN pip install x` needs docker",
+            "`RUN pip install x` needs docker or podman",
         ),
         ({"environment/Dockerfile": "FROM a\nFROM b"}, "2 FROM"),
         ({"environment/Dockerfile": "WORKDIR /app"}, "0 FROM"),
@@ -345,7 +345,7 @@ def test_a_folder_in_the_format_of_harbor_is_played(sandbox, tmp_path):
 def test_a_task_that_cannot_run_is_refused_in_one_line(changes, message, tmp_path):
     folder = write_harbor(tmp_path / "task", **changes)
     with pytest.raises(SetupError) as caught:
-        make_served_environment(tasks=folder)
+        make_served_environment(tasks=folder, sandbox="bubblewrap")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -28,6 +28,14 @@ def test_transformers_reads_our_config_and_we_read_theirs(family):
     assert from_hf_config(theirs.to_dict()) == config
 
 
+@pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama", "qwen3_5_text"])
+def test_missing_keys_have_the_defaults_of_transformers(family):
+    names = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")
+    sizes = {**dict.fromkeys(names, 128), "num_attention_heads": 64}
+    theirs = transformers.AutoConfig.for_model(family, **sizes)
+    assert from_hf_config({"model_type": family, **sizes}) == from_hf_config(theirs.to_dict())
+
+
 def test_the_old_spelling_of_linear_rope_scaling_is_read():
     hf = to_hf_config(FAMILIES["llama"]) | {"rope_scaling": {"type": "linear", "factor": 4}}
     assert from_hf_config(hf).rope_scaling == RopeScaling("linear", 4.0)
@@ -42,6 +50,10 @@ def test_the_old_spelling_of_linear_rope_scaling_is_read():
         ({"attention_bias": True}, "attention_bias=True"),
         ({"hidden_act": "gelu"}, "hidden_act='gelu'"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope scaling 'yarn'"),
+        (
+            {"rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4.0}}},
+            "rope_parameters: full_attention=",
+        ),
     ],
 )
 def test_an_unsupported_architecture_is_refused_by_name(change, message):

@@ -1,9 +1,15 @@
 """Sandboxes of bubblewrap: namespaces, a read-only system, and folders in memory.
 
-They need no daemon and no rights beyond user namespaces. Root starts them as `nobody`, because the
+The files of an episode are an archive of `tar` that the host stores and never reads. Each command
+starts from it in an empty file system in memory and ends with a new archive. So an episode has no
+process and no file on this machine between two commands.
+
+Sandboxes need no daemon and no rights beyond user namespaces. Root starts them as `nobody`, because the
 kernel exempts root from the limit of processes and lets it write some files of /proc.
 """
 
+import contextlib
+import dataclasses
 import os
 import platform
 import subprocess
@@ -23,11 +29,13 @@ from agentgym_envs.terminals.sandbox import (
     communicate,
     launch_arguments,
     launch_variables,
-    require_programs,
 )
+from agentgym_envs.terminals.tasks import Task, pack
 
 PROGRAMS = ("bash", "tar", "timeout", "stat", "python3", "git")
+_DISK_MIB = 64  # at most, because the files are in memory
 _NOBODY = 65534
+_OUTPUT = "/run/output"
 _ID = "1000"  # of user and group inside
 _ACCOUNTS = {
     "/etc/passwd": f"agent:x:{_ID}:{_ID}::{HOME}:/bin/bash\n",
@@ -46,16 +54,26 @@ class Bubblewrap:
             raise SetupError(
                 f"sandboxes need a processor of type x86_64 or aarch64, this is {platform.machine()}"
             )
-        require_programs(self, PROGRAMS, nests=False)
-        require_programs(self, ("bwrap",), nests=True)
+        _require_programs(self, PROGRAMS, nests=False)
+        _require_programs(self, ("bwrap",), nests=True)
+
+    def shared(self) -> contextlib.AbstractContextManager[None]:
+        """Implements `Sandbox.shared`; there is nothing to share."""
+        return contextlib.nullcontext()
+
+    def open(self, task: Task, files: bytes | None = None) -> "_Files":
+        """Implements `Sandbox.open`."""
+        first = pack(task.files, [task.work, *task.folders]) if files is None else files
+        return _Files(self, first)
 
     def run(self, command: Command, files: bytes, limits: Limits) -> Result:
-        """Implements `Sandbox.run`."""
+        """Runs a command over the files of an archive; raises SandboxError if it cannot start."""
         inherited: list[int] = []
+        limits = dataclasses.replace(limits, disk_mib=min(limits.disk_mib, _DISK_MIB))
         try:
             arguments = ["bwrap", *_options(command, limits, inherited)]
             process = subprocess.Popen(
-                [*arguments, "--", *launch_arguments(command, files, limits)],
+                [*arguments, "--", *launch_arguments(command, len(files), _OUTPUT, limits)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -80,6 +98,49 @@ class Bubblewrap:
                 "namespaces; as root: sysctl -w user.max_user_namespaces=10000 "
                 "kernel.apparmor_restrict_unprivileged_userns=0"
             ) from None
+
+
+class _Files:
+    """Machine that is an archive of files, over which each command runs in a new sandbox."""
+
+    def __init__(self, sandbox: Bubblewrap, files: bytes):
+        self._sandbox = sandbox
+        self._files = files
+
+    def run(self, command: Command, limits: Limits) -> Result:
+        """Implements `Machine.run`."""
+        result = self._sandbox.run(command, self._files, limits)
+        self._files = self._files if result.files is None else result.files
+        return result
+
+    def save(self) -> bytes:
+        """Implements `Machine.save`."""
+        return self._files
+
+    def close(self) -> None:
+        """Implements `Machine.close`."""
+
+
+def _require_programs(sandbox: Bubblewrap, programs: Sequence[str], nests: bool) -> None:
+    """Runs a command that finds the programs.
+
+    Raises:
+      SetupError: The sandbox does not start or lacks a program.
+    """
+    looked_up = "; ".join(
+        f"command -v {program} >/dev/null || echo {program}" for program in programs
+    )
+    command = Command(looked_up, (HOME,), HOME, nests=nests)
+    try:
+        result = sandbox.run(command, b"", Limits())
+    except SandboxError as error:
+        raise SetupError(str(error)) from error
+    if result.status != 0 or result.output:
+        missing = result.output.decode(errors="replace").split()
+        raise SetupError(
+            f"the sandbox lacks {', '.join(missing) or 'bash'}. Run: apt-get install "
+            f"{' '.join(missing) or 'bash'}"
+        )
 
 
 def _less_than_root() -> dict[str, Any]:

@@ -1,17 +1,18 @@
 """Terminal tasks as an environment: an action is one shell command, or `submit`."""
 
 import base64
+import contextlib
 import dataclasses
 import json
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agentgym_envs.base.environment import EnvironmentFault, StepResult
 from agentgym_envs.base.episodic import EpisodicEnvironment
 from agentgym_envs.base.protocol import ErrorKind, clean_text
-from agentgym_envs.terminals.sandbox import Command, Result, Sandbox, SandboxError
+from agentgym_envs.terminals.sandbox import Command, Limits, Machine, Result, Sandbox, SandboxError
 from agentgym_envs.terminals.tasks import LOGS, REWARD, TESTS, Task, pack
 
 SUBMIT = "submit"
@@ -27,11 +28,11 @@ _TEST = (
 
 @dataclasses.dataclass
 class Episode:
-    """One episode; the host never reads its files.
+    """One episode.
 
     Attributes:
       data_idx: Index of the task.
-      files: Archive of the files.
+      machine: Machine of the episode.
       seconds: Time of all commands so far.
       commands: Number of commands so far.
       score: Result of the tests; 0 before they ran.
@@ -39,7 +40,7 @@ class Episode:
     """
 
     data_idx: int
-    files: bytes
+    machine: Machine
     seconds: float = 0.0
     commands: int = 0
     score: float = 0.0
@@ -96,15 +97,18 @@ class TerminalEnvironment(EpisodicEnvironment[Episode]):
         """Starts a task.
 
         Raises:
-          EnvironmentFault: UNKNOWN_TASK; the current episode continues.
+          EnvironmentFault: UNKNOWN_TASK; the current episode continues. SIMULATOR if the machine of
+            the task does not start.
         """
         if not 0 <= data_idx < len(self._tasks):
             raise EnvironmentFault(
                 ErrorKind.UNKNOWN_TASK,
                 f"terminals has tasks 0 .. {len(self._tasks) - 1}, the index was {data_idx}",
             )
+        self.close()
         task = self._tasks[data_idx]
-        self._episode = Episode(data_idx, pack(task.files, [task.work, *task.folders]))
+        with self._faults():
+            self._episode = Episode(data_idx, self._sandbox.open(task))
         return StepResult(task.instruction, reward=0, score=0, done=False)
 
     def step(self, action: str) -> StepResult:
@@ -126,7 +130,6 @@ class TerminalEnvironment(EpisodicEnvironment[Episode]):
             Command(command, task.folders, task.work, dict(task.variables)),
             dataclasses.replace(task.limits, seconds=min(self._command_seconds, left)),
         )
-        episode.files = episode.files if result.files is None else result.files
         episode.seconds += result.seconds
         episode.commands += 1
         text = _describe(result)
@@ -154,14 +157,24 @@ class TerminalEnvironment(EpisodicEnvironment[Episode]):
 
         Raises:
           EnvironmentFault: NOT_RESET before the first reset.
+          NotImplementedError: The files are in a container.
         """
-        packed = base64.b64encode(zlib.compress(self.episode.files)).decode("ascii")
-        return dataclasses.asdict(self.episode) | {"files": packed}
+        fields = dict(vars(self.episode))
+        files = fields.pop("machine").save()
+        return fields | {"files": base64.b64encode(zlib.compress(files)).decode("ascii")}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Restores a snapshot."""
-        files = zlib.decompress(base64.b64decode(snapshot["files"]))
-        self._episode = Episode(**(snapshot | {"files": files}))
+        fields = dict(snapshot)
+        files = zlib.decompress(base64.b64decode(fields.pop("files")))
+        machine = self._sandbox.open(self._tasks[fields["data_idx"]], files)
+        self._episode = Episode(machine=machine, **fields)
+
+    def close(self) -> None:
+        """Removes the machine of the episode, which ends."""
+        if self._episode is not None:
+            self._episode.machine.close()
+            self._episode = None
 
     def state(self) -> dict[str, Any]:
         """Returns the task, and its number of commands with their time."""
@@ -177,7 +190,7 @@ class TerminalEnvironment(EpisodicEnvironment[Episode]):
         }
 
     def _finish(self, text: str) -> StepResult:
-        """Runs the tests in a new sandbox, in which no process of the agent runs."""
+        """Runs the tests, which meet no process of the agent."""
         episode = self.playing
         task = self._tasks[episode.data_idx]
         tests = {f"{TESTS}/{path}": file for path, file in task.tests.items()}
@@ -186,7 +199,8 @@ class TerminalEnvironment(EpisodicEnvironment[Episode]):
                 _TEST,
                 task.folders,
                 task.work,
-                {**task.variables, "HOME": LOGS, **task.test_variables},
+                {**task.variables, **task.test_variables},
+                home=LOGS,
                 added=pack(tests),
                 extra=(TESTS, LOGS),
                 report=REWARD,
@@ -196,13 +210,21 @@ class TerminalEnvironment(EpisodicEnvironment[Episode]):
             dataclasses.replace(task.limits, seconds=task.test_seconds, output_bytes=_REWARD_BYTES),
         )
         episode.score, episode.done = read_reward(result), True
+        episode.machine.close()
         text += f"The tests give {episode.score:g} of 1."
         return StepResult(text, reward=episode.score, score=episode.score, done=True)
 
-    def _run(self, command: Command, limits: Any) -> Result:
+    def _run(self, command: Command, limits: Limits) -> Result:
+        with self._faults():
+            return self.playing.machine.run(command, limits)
+
+    @contextlib.contextmanager
+    def _faults(self) -> Iterator[None]:
+        """Ends the episode if its sandbox fails."""
         try:
-            return self._sandbox.run(command, self.playing.files, limits)
+            yield
         except SandboxError as error:
+            self.close()
             raise EnvironmentFault(ErrorKind.SIMULATOR, str(error)) from error
 
 
@@ -224,10 +246,8 @@ def read_reward(result: Result) -> float:
 def _describe(result: Result) -> str:
     """Returns the observation: exit status, output, and lost files."""
     if result.status is None:
-        return (
-            "exit status 137\n[The sandbox was ended: by the command, or by its memory or time. The "
-            "files are as before the command.]"
-        )
+        text = "exit status 137\n[The sandbox was ended: by the command, or by its memory or time."
+        return text + (" The files are as before the command.]" if result.files is None else "]")
     shown, left_out = result.output, result.output_size - len(result.output)
     if left_out:
         middle = f"\n[{left_out} bytes left out]\n".encode()

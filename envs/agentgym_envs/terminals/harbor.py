@@ -1,9 +1,10 @@
 """Reads and writes tasks as folders in the format of Harbor.
 
-A sandbox without docker has the programs of this machine. So a Dockerfile may place files and set
-variables, and a task that installs something is refused.
+A sandbox without docker has the programs of this machine. For it a Dockerfile may place files and
+set variables. A task that installs something needs a container.
 """
 
+import os
 import pathlib
 import posixpath
 import shlex
@@ -13,10 +14,11 @@ from typing import Any
 
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.terminals.sandbox import HOME, MIB, Limits
-from agentgym_envs.terminals.tasks import File, Task
+from agentgym_envs.terminals.tasks import File, Image, Task
 
 MAX_BYTES = 32 * MIB  # of the files of one task
-_MAX_MEMORY_MIB = 8192
+_MAX_MEMORY_MIB, _MAX_DISK_MIB = 8192, 10240
+_MAX_BUILD_SECONDS = 1800
 _MAX_SECONDS = 24 * 3600
 # Folders of the system or of the tests, in which a task cannot place files.
 _RESERVED = frozenset(
@@ -29,7 +31,7 @@ def read_folder(path: str) -> list[Task]:
     """Returns the task of a folder, or the tasks of all folders in it, sorted by name.
 
     Raises:
-      SetupError: There is no task, or one cannot run in a sandbox without docker.
+      SetupError: There is no task, or one is incomplete.
     """
     root = pathlib.Path(path)
     if (root / "task.toml").is_file():
@@ -49,11 +51,17 @@ def _read_task(root: pathlib.Path) -> Task:
             raise SetupError(f"the task {root} has no {name}; every task of Harbor has one")
     config = _read_toml(root / "task.toml")
     environment, verifier = _section(config, "environment"), _section(config, "verifier")
-    work, variables, files = _read_dockerfile(root / "environment")
-    memory, disk = environment.get("memory_mb", 1024), environment.get("storage_mb", 64)
+    image = _read_image(root, environment)
     tests = _read_files(root / "tests")
-    if sum(len(file.data) for file in (*files.values(), *tests.values())) > MAX_BYTES:
-        raise SetupError(f"the files of the task {root} have more than {MAX_BYTES // MIB} MiB")
+    reason = ""
+    try:
+        work, variables, files = _read_dockerfile(root / "environment")
+        if sum(len(file.data) for file in (*files.values(), *tests.values())) > MAX_BYTES:
+            raise SetupError(f"the files of the task {root} have more than {MAX_BYTES // MIB} MiB")
+    except SetupError as error:
+        work, variables, files, reason = "/app", {}, {}, str(error)
+    memory, disk = environment.get("memory_mb", 1024), environment.get("storage_mb", _MAX_DISK_MIB)
+    cpus = _number(root, environment.get("cpus", 1), 1e6)
     solution = root / "solution" / "solve.sh"
     return Task(
         name=root.name,
@@ -70,10 +78,23 @@ def _read_task(root: pathlib.Path) -> Task:
         test_seconds=_number(root, verifier.get("timeout_sec", 600), _MAX_SECONDS),
         limits=Limits(
             memory_mib=int(min(_number(root, memory, 1e6), _MAX_MEMORY_MIB)),
-            # A container has its system on this disk; here it holds only the files of the agent.
-            disk_mib=int(min(_number(root, disk, 1e9), 2 * MAX_BYTES // MIB)),
+            disk_mib=int(min(_number(root, disk, 1e9), _MAX_DISK_MIB)),
+            cpus=min(cpus, os.cpu_count() or 1),
         ),
+        image=image,
+        needs_container=reason,
     )
+
+
+def _read_image(root: pathlib.Path, environment: Mapping[str, Any]) -> Image:
+    context, name = root / "environment", environment.get("docker_image", "")
+    if not isinstance(name, str) or name.startswith("-"):
+        raise SetupError(f"the task {root} has docker_image={name!r:.80}; expected an image's name")
+    if not name and not (context / "Dockerfile").is_file():
+        if any(context.glob("docker-compose.y*ml")):
+            raise SetupError(f"{context} has docker-compose and no Dockerfile; add a Dockerfile")
+    seconds = _number(root, environment.get("build_timeout_sec", 600), 1e6)
+    return Image(context, name, min(seconds, _MAX_BUILD_SECONDS))
 
 
 def _read_text(path: pathlib.Path) -> str:
@@ -126,8 +147,6 @@ def _read_dockerfile(context: pathlib.Path) -> tuple[str, dict[str, str], dict[s
     """
     path = context / "Dockerfile"
     if not path.is_file():
-        if any(context.glob("docker-compose.y*ml")):
-            raise SetupError(f"{context} has docker-compose and no Dockerfile; it needs docker")
         return "/app", {}, {}
     work, images = "/app", 0
     variables: dict[str, str] = {}
@@ -158,8 +177,7 @@ def _instructions(text: str) -> Iterator[str]:
 
 def _needs_docker(path: pathlib.Path, line: str) -> SetupError:
     return SetupError(
-        f"{path}: `{line:.80}` needs docker, which this sandbox does not use. Place prepared files "
-        "with COPY instead"
+        f"{path}: `{line:.80}` needs docker or podman. Install one, or place prepared files with COPY"
     )
 
 

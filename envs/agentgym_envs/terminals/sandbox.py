@@ -1,10 +1,9 @@
 """Sandboxes: one shell command in a fresh set of processes over the files of an episode.
 
-The files are an archive of `tar` that the host stores and never reads. Each command starts from
-it in an empty file system in memory and ends with a new archive. So an episode has no process and
-no file on this machine between two commands.
+A `Sandbox` opens a `Machine` for each episode. `bubblewrap.py` and `containers.py` implement both.
 """
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -12,9 +11,10 @@ import selectors
 import subprocess
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from agentgym_envs.base.environment import SetupError
+if TYPE_CHECKING:
+    from agentgym_envs.terminals.tasks import Task
 
 MIB = 1 << 20
 OUTPUT_DISK_MIB = 8  # a command that prints more gets write errors
@@ -24,21 +24,21 @@ _FIRST_POLL_S, _POLL_S = 0.2, 0.1  # total memory is compared with its limit at 
 _SAVED = b"\nsaved\n"
 
 # Arguments: seconds, bytes of output, size of the first archive, size of the second, folder of work,
-# reported file, 1 to save files, command, folders of the agent. The first archive belongs to the agent, so only its
-# own folders are unpacked. Limits are set in a subshell, because they must not hit the commands
-# after it. `kill` spares this shell and process 1.
+# file of the output, reported file, 1 to save files, command, folders of the agent. The first archive
+# belongs to the agent, so only its own folders are unpacked. Limits are set in a subshell, because
+# they must not hit the commands after it. `kill` spares this shell and process 1.
 LAUNCHER = r"""
 exec 3>&1 >/dev/null 2>&1
-seconds=$1 shown=$2 first=$3 second=$4 work=$5 report=$6 keeps=$7 command=$8; shift 8
+seconds=$1 shown=$2 first=$3 second=$4 work=${5:-$PWD} output=$6 report=${7:-$6} keeps=$8 command=$9
+shift 9
 cd /
 if [ "$first" -gt 0 ]; then head -c "$first" | tar -x -p --no-same-owner -f - "${@#/}" || exit 70; fi
 if [ "$second" -gt 0 ]; then tar -x -p --no-same-owner -f - || exit 70; fi
 cd "$work"
 (
-  ulimit -c 0; ulimit -n 256
-  ulimit -u "$LIMIT_PROCESSES"; ulimit -v "$LIMIT_KIB"; ulimit -f "$LIMIT_FILE_KIB"
-  unset LIMIT_PROCESSES LIMIT_KIB LIMIT_FILE_KIB
-  exec timeout -s KILL "$seconds" bash -c "$command" </dev/null >/run/output 2>&1 3>&-
+  for limit in $LIMITS; do ulimit ${limit/=/ }; done
+  unset LIMITS
+  exec timeout -s KILL "$seconds" bash -c "$command" </dev/null >"$output" 2>&1 3>&-
 )
 status=$?
 kill -9 -1
@@ -66,6 +66,7 @@ class Limits:
       disk_mib: Size of each folder of the agent, and of all files that are kept.
       processes: Number of processes and threads.
       output_bytes: Length of the output that is returned; even.
+      cpus: Number of processors, for containers.
     """
 
     seconds: float = 10
@@ -73,20 +74,22 @@ class Limits:
     disk_mib: int = 64
     processes: int = 64
     output_bytes: int = 8192
+    cpus: float = 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """A command and where it runs.
+    """A command and where it runs. A container has its own folders, HOME and PATH.
 
     Attributes:
       text: Command for bash.
       folders: Folders of the agent, whose files are kept; absolute.
       work: Folder in which the command starts.
       variables: Environment variables, in addition to PATH, HOME and LANG.
+      home: Value of HOME that replaces any other; empty for none.
       added: Archive that is unpacked besides the agent's files, with the folders of `extra`.
       extra: Further writable folders; their files are not kept.
-      report: File whose content is returned as the output.
+      report: File whose content is returned as the output; empty for the output itself.
       keeps_files: False if the changed files are not needed.
       nests: True if the command may make sandboxes itself.
     """
@@ -95,9 +98,10 @@ class Command:
     folders: Sequence[str]
     work: str
     variables: dict[str, str] = dataclasses.field(default_factory=dict)
+    home: str = ""
     added: bytes = b""
     extra: Sequence[str] = ()
-    report: str = "/run/output"
+    report: str = ""
     keeps_files: bool = True
     nests: bool = False
 
@@ -110,7 +114,8 @@ class Result:
       status: Exit status; 137 if it was killed; None if the sandbox ended before the command.
       output: Output; the middle of a long one is left out.
       output_size: Number of bytes of the whole output.
-      files: Archive of the files; None if they are not kept or do not fit the limits.
+      files: Archive of the files; None if they are as before the command, because they are not kept
+        or do not fit the limits; empty in a container, which keeps them itself.
       seconds: Wall-clock time.
     """
 
@@ -121,36 +126,67 @@ class Result:
     seconds: float
 
 
+class Machine(Protocol):
+    """The computer of one episode. Its files persist between commands; processes do not."""
+
+    def run(self, command: Command, limits: Limits) -> Result:
+        """Runs a command; raises SandboxError if it could not start.
+
+        A command that keeps no files is that of the tests: it meets no process of the agent, and
+        its folders `extra` have only the files of `added`.
+        """
+
+    def save(self) -> bytes:
+        """Returns the files; raises NotImplementedError if they cannot be copied."""
+
+    def close(self) -> None:
+        """Removes what the machine holds; may be called twice."""
+
+
 class Sandbox(Protocol):
     """A way to run commands in isolation."""
 
     def check(self) -> None:
         """Raises SetupError if this machine cannot give the sandbox."""
 
-    def run(self, command: Command, files: bytes, limits: Limits) -> Result:
-        """Runs a command; raises SandboxError if the sandbox did not start."""
+    def shared(self) -> contextlib.AbstractContextManager[None]:
+        """Returns what `ServedEnvironment.shared` describes."""
+
+    def open(self, task: "Task", files: bytes | None = None) -> Machine:
+        """Returns a machine with the files of a task, or with saved ones.
+
+        Raises:
+          SandboxError: The machine does not start.
+        """
 
 
-def launch_arguments(command: Command, files: bytes, limits: Limits) -> list[str]:
-    """Returns the arguments of bash that run a command inside a sandbox."""
+def launch_arguments(command: Command, first: int, output: str, limits: Limits) -> list[str]:
+    """Returns the arguments of bash that run a command inside a sandbox.
+
+    Args:
+      command: The command.
+      first: Size of the archive that the launcher reads before `command.added`, in bytes.
+      output: File for the output of the command, inside.
+      limits: Limits of the command.
+    """
     return [
         *("bash", "--noprofile", "--norc", "-c", LAUNCHER, "launcher"),
-        *(str(limits.seconds), str(limits.output_bytes), str(len(files)), str(len(command.added))),
-        *(command.work, command.report, str(int(command.keeps_files)), command.text),
+        *(str(limits.seconds), str(limits.output_bytes), str(first), str(len(command.added))),
+        *(command.work, output, command.report, str(int(command.keeps_files)), command.text),
         *command.folders,
     ]
 
 
 def launch_variables(command: Command, limits: Limits) -> dict[str, str]:
-    """Returns the whole environment of a command in a sandbox."""
+    """Returns the whole environment of a command in a sandbox with this machine's programs."""
     return {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "HOME": HOME,
         "LANG": "C.UTF-8",
         **command.variables,
-        "LIMIT_PROCESSES": str(limits.processes),
-        "LIMIT_KIB": str(limits.memory_mib * 1024),
-        "LIMIT_FILE_KIB": str(limits.disk_mib * 1024),
+        **({"HOME": command.home} if command.home else {}),
+        "LIMITS": f"-c=0 -n=256 -u={limits.processes} -v={limits.memory_mib * 1024} "
+        f"-f={limits.disk_mib * 1024}",
     }
 
 
@@ -174,7 +210,7 @@ def communicate(
             pipe.close()
     seconds = time.monotonic() - started
     header, _, rest = said.partition(b"\n")
-    words = header.split()
+    words = header[:64].split()  # the launcher is as good as the programs of a container
     if len(words) != 2 or not all(word.isdigit() for word in words):
         if problem:
             raise SandboxError(problem)
@@ -223,6 +259,11 @@ def _exchange(
 
 def resident_bytes(root: int) -> int:
     """Returns the resident memory of a process and its descendants; shared pages count repeatedly."""
+    return os.sysconf("SC_PAGE_SIZE") * sum(family(root).values())
+
+
+def family(root: int) -> dict[int, int]:
+    """Returns the resident pages of a process and its descendants by number."""
     parents, pages = {}, {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -237,27 +278,4 @@ def resident_bytes(root: int) -> int:
     def belongs(pid: int) -> bool:
         return pid == root or (pid in parents and belongs(parents[pid]))
 
-    page = os.sysconf("SC_PAGE_SIZE")
-    return page * sum(size for pid, size in pages.items() if belongs(pid))
-
-
-def require_programs(sandbox: Sandbox, programs: Sequence[str], nests: bool) -> None:
-    """Runs a command that finds the programs.
-
-    Raises:
-      SetupError: The sandbox does not start or lacks a program.
-    """
-    looked_up = "; ".join(
-        f"command -v {program} >/dev/null || echo {program}" for program in programs
-    )
-    command = Command(looked_up, (HOME,), HOME, nests=nests)
-    try:
-        result = sandbox.run(command, b"", Limits())
-    except SandboxError as error:
-        raise SetupError(str(error)) from error
-    if result.status != 0 or result.output:
-        missing = result.output.decode(errors="replace").split()
-        raise SetupError(
-            f"the sandbox lacks {', '.join(missing) or 'bash'}. Run: apt-get install "
-            f"{' '.join(missing) or 'bash'}"
-        )
+    return {pid: size for pid, size in pages.items() if belongs(pid)}

@@ -26,6 +26,21 @@ class File:
 
 
 @dataclasses.dataclass(frozen=True)
+class Image:
+    """Where the image of a container comes from.
+
+    Attributes:
+      context: Folder with a Dockerfile.
+      name: Name of a finished image, which is used in place of the folder; empty for none.
+      seconds: Time to build it.
+    """
+
+    context: pathlib.Path
+    name: str
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
 class Task:
     """One task.
 
@@ -41,6 +56,8 @@ class Task:
       agent_seconds: Time of all commands of an episode together.
       test_seconds: Time of the tests.
       limits: Limits of one command.
+      image: Image for a container; None if the task has none.
+      needs_container: Reason why only a container can run the task; empty if there is none.
     """
 
     name: str
@@ -54,6 +71,8 @@ class Task:
     agent_seconds: float = 120
     test_seconds: float = 15
     limits: Limits = Limits()
+    image: Image | None = dataclasses.field(default=None, compare=False)
+    needs_container: str = ""
 
     @property
     def folders(self) -> tuple[str, ...]:
