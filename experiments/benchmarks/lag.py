@@ -1,15 +1,18 @@
-r"""Measures the seconds per step of an RL run whose agents wait for the update
-(rollout.max_off_policy_steps=0) or do not wait (1).
+r"""Measures the seconds per step of an RL run, and the mean age of its trained tokens.
 
-  PYTHONPATH=. python experiments/benchmarks/lag.py --latency_s=0.5 --order=0,1,1,0
+  PYTHONPATH=. python experiments/benchmarks/lag.py --latency_s=0.5 --order=0,1,2,3
 
-Environments run in this process, and every call takes `latency_s` longer, as with a slow or distant
-server. The policy is small and hardly trained. Runs with and without waiting alternate. The first
-steps of a run compile and are excluded; the result is the median of the other steps.
+Agents wait for the update (rollout.max_off_policy_steps=0), do not wait (1), or rollouts of several
+steps overlap (2 and more). Environments run in this process, and every call takes `latency_s` longer,
+as with a slow or distant server; a share of the calls takes several times as long. There is a row for
+every running episode. With `--program` an agent program plays the episodes. The policy is small and
+hardly trained. The first steps of a run compile and are excluded; the result is the median of the
+other steps.
 """
 
 import json
 import pathlib
+import random
 import tempfile
 import time
 
@@ -26,15 +29,18 @@ from configs import quickstart
 _LATENCY = flags.DEFINE_float(
     "latency_s", 0.5, "Delay added to every reset and step of an environment."
 )
+_SLOW = flags.DEFINE_float("slow_share", 0.1, "Share of the calls with a longer delay.")
+_FACTOR = flags.DEFINE_float("slow_factor", 5.0, "Ratio of the longer and the usual delay.")
+_PROGRAM = flags.DEFINE_bool("program", False, "Whether an agent program plays the episodes.")
 _ORDER = flags.DEFINE_list(
-    "order", ["0", "1", "1", "0"], "max_off_policy_steps of each run, in order."
+    "order", ["0", "1", "2", "3"], "max_off_policy_steps of each run, in order."
 )
 _STEPS = flags.DEFINE_integer("steps", 16, "Steps of a run.")
 _SKIPPED = flags.DEFINE_integer("skipped", 4, "First steps, which are not counted.")
 _EPISODES = flags.DEFINE_integer("episodes", 32, "Episodes of a step.")
 _WIDTH = flags.DEFINE_integer("width", 32, "Width of the policy, which has one layer.")
 _EPOCHS = flags.DEFINE_integer("epochs", 2, "Passes over the episodes.")
-_TURNS = flags.DEFINE_integer("turns", 4, "Turns of an episode.")
+_TURNS = flags.DEFINE_integer("turns", 6, "Turns of an episode.")
 
 
 def config(lag: int) -> dict:
@@ -49,6 +55,10 @@ def config(lag: int) -> dict:
     c.learner.epochs = _EPOCHS.value
     c.env_server.transport = "inprocess"
     c.rollout.max_off_policy_steps = lag
+    c.sampler.rows = c.pool.workers = _EPISODES.value * max(1, lag)
+    if _PROGRAM.value:
+        c.rollout.show_turn_budget = "none"
+        c.program = dict(function="agentgym_jax.programs.react:play")
     c.rollout.group_size = 4
     c.rollout.tasks_per_step = _EPISODES.value // 4
     c.rollout.max_parse_errors = 99
@@ -63,9 +73,10 @@ def config(lag: int) -> dict:
 
 def slowed(call):
     """Returns `call` with a delay before each call."""
+    rng = random.Random(0)
 
     def wait_and_call(*args, **kwargs):
-        time.sleep(_LATENCY.value)
+        time.sleep(_LATENCY.value * (_FACTOR.value if rng.random() < _SLOW.value else 1.0))
         return call(*args, **kwargs)
 
     return wait_and_call
@@ -82,17 +93,18 @@ def steps_of_run(lag: int, workdir: str) -> list[dict]:
 
 
 def main(_: list[str]) -> None:
-    """Runs the jobs in the given order; prints a line for each run, then the medians with and
-    without waiting.
-    """
+    """Runs the jobs in the given order; prints a line for each run, then the medians."""
     prepare()
     seconds: dict[str, list[float]] = {lag: [] for lag in _ORDER.value}
     for lag in _ORDER.value:
         with tempfile.TemporaryDirectory() as workdir:
             steps = steps_of_run(int(lag), workdir)
         seconds[lag] += [step["time/iteration_s"] for step in steps]
-        names = ("time/iteration_s", "time/rollout_s", "time/env_wait_s", "time/update_s")
-        medians = {name: round(float(np.median([s[name] for s in steps])), 3) for name in names}
+        names = (
+            *("time/iteration_s", "time/rollout_s", "time/env_wait_s", "time/update_s"),
+            *("policy/off_policy_steps", "policy/off_policy_steps_max"),
+        )
+        medians = {n: round(float(np.median([s.get(n, 0.0) for s in steps])), 3) for n in names}
         print(json.dumps({"lag": int(lag), "steps": len(steps), **medians}), flush=True)
     for lag, values in seconds.items():
         print(json.dumps({"lag": int(lag), "median_s": float(np.median(values)), "n": len(values)}))
