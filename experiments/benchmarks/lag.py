@@ -8,6 +8,9 @@ as with a slow or distant server; a share of the calls takes several times as lo
 every running episode. With `--program` an agent program plays the episodes. The policy is small and
 hardly trained. The first steps of a run compile and are excluded; the result is the median of the
 other steps.
+
+With `--simulate` no policy runs: the delays are drawn, a turn takes `turn_s` and an update
+`update_s` seconds, and the turns of every update are those of `turn_versions`.
 """
 
 import json
@@ -23,6 +26,7 @@ from agentgym_jax.cli.command_setup import prepare
 from agentgym_jax.config.sections import plain
 from agentgym_jax.jobs.run import StopFlag
 from agentgym_jax.rl import loop as rl
+from agentgym_jax.rl.background_rollouts import turn_versions
 from agentgym_jax.rl.build import open_rl
 from configs import quickstart
 
@@ -35,6 +39,9 @@ _PROGRAM = flags.DEFINE_bool("program", False, "Whether an agent program plays t
 _ORDER = flags.DEFINE_list(
     "order", ["0", "1", "2", "3"], "max_off_policy_steps of each run, in order."
 )
+_SIMULATE = flags.DEFINE_bool("simulate", False, "Whether no policy runs.")
+_TURN_S = flags.DEFINE_float("turn_s", 0.2, "Seconds of a simulated turn.")
+_UPDATE_S = flags.DEFINE_float("update_s", 4.0, "Seconds of a simulated update.")
 _STEPS = flags.DEFINE_integer("steps", 16, "Steps of a run.")
 _SKIPPED = flags.DEFINE_integer("skipped", 4, "First steps, which are not counted.")
 _EPISODES = flags.DEFINE_integer("episodes", 32, "Episodes of a step.")
@@ -71,12 +78,17 @@ def config(lag: int) -> dict:
     return plain(c)
 
 
+def delay(rng: random.Random) -> float:
+    """Returns the delay of a call, in seconds."""
+    return _LATENCY.value * (_FACTOR.value if rng.random() < _SLOW.value else 1.0)
+
+
 def slowed(call):
     """Returns `call` with a delay before each call."""
     rng = random.Random(0)
 
     def wait_and_call(*args, **kwargs):
-        time.sleep(_LATENCY.value * (_FACTOR.value if rng.random() < _SLOW.value else 1.0))
+        time.sleep(delay(rng))
         return call(*args, **kwargs)
 
     return wait_and_call
@@ -92,13 +104,43 @@ def steps_of_run(lag: int, workdir: str) -> list[dict]:
     return [json.loads(line) for line in lines[_SKIPPED.value :]]
 
 
+def simulated_steps(lag: int) -> list[dict]:
+    """Returns the metrics of the counted steps of a simulated run."""
+    rng, turns, lines = random.Random(0), _TURNS.value, []
+    for now in range(_STEPS.value):
+        rollout_s, ages = 0.0, []
+        for step in range(now + 1, now + lag + 1) if lag else [now]:
+            versions = turn_versions(step, turns, lag) if lag else (now,) * turns
+            own = [turn for turn, version in enumerate(versions) if version == now]
+            for _ in range(_EPISODES.value):
+                calls = len(own) + (0 in own)  # with the reset
+                rollout_s = max(
+                    rollout_s, len(own) * _TURN_S.value + sum(delay(rng) for _ in range(calls))
+                )
+        if lag:
+            ages = [now - version for version in turn_versions(now, turns, lag)]
+        seconds = max(rollout_s, _UPDATE_S.value) if lag else rollout_s + _UPDATE_S.value
+        lines.append(
+            {
+                "time/iteration_s": seconds,
+                "time/rollout_s": rollout_s,
+                "time/update_s": _UPDATE_S.value,
+                "policy/off_policy_steps": float(np.mean(ages)) if ages else 0.0,
+                "policy/off_policy_steps_max": float(max(ages, default=0)),
+            }
+        )
+    return lines[_SKIPPED.value :]
+
+
 def main(_: list[str]) -> None:
     """Runs the jobs in the given order; prints a line for each run, then the medians."""
     prepare()
     seconds: dict[str, list[float]] = {lag: [] for lag in _ORDER.value}
     for lag in _ORDER.value:
         with tempfile.TemporaryDirectory() as workdir:
-            steps = steps_of_run(int(lag), workdir)
+            steps = (
+                simulated_steps(int(lag)) if _SIMULATE.value else steps_of_run(int(lag), workdir)
+            )
         seconds[lag] += [step["time/iteration_s"] for step in steps]
         names = (
             *("time/iteration_s", "time/rollout_s", "time/env_wait_s", "time/update_s"),
