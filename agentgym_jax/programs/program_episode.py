@@ -274,7 +274,7 @@ class ProgramEpisode:
 
         def end(future: Any) -> None:
             with self._lock:
-                del self._open[name]
+                self._open.pop(name, None)
                 self._num_requests -= future.exception() is not None
                 self._update_clock()
 
