@@ -91,7 +91,9 @@ def test_advantages_and_metrics_of_summaries_are_those_of_whole_episodes(
     jax.tree.map(np.testing.assert_array_equal, found.episodes, expected.episodes)
     assert _outcome_metrics(summaries) == _outcome_metrics(whole)
     assert age_metrics(summaries, 5) == age_metrics(whole, 5)
-    assert [(t.error, t.judge_score) for t in summaries] == [(t.error, t.judge_score) for t in whole]
+    assert [(t.error, t.judge_score) for t in summaries] == [
+        (t.error, t.judge_score) for t in whole
+    ]
     assert not loaded
 
 
