@@ -6,6 +6,7 @@ them to train on the episode or to write its record. The summaries of many episo
 arrays.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -57,9 +58,9 @@ class EpisodeSummary(Trajectory):
 
     def load(self) -> Trajectory:
         """Returns the whole episode, from the process that has sampled it."""
-        if self._whole is None:
-            vars(self)["_whole"] = self._load()
-        return self._whole
+        whole = self._whole or self._load()
+        vars(self)["_whole"] = whole
+        return whole
 
 
 def encode(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
@@ -126,7 +127,7 @@ def decode(message: Mapping[str, Any], load: Callable[[int], Trajectory]) -> lis
             "policy_versions": np.repeat(runs[:, 2], runs[:, 0]),
             "turns": tuple(_turn(m, k) for k in own),
         }
-        summaries.append(EpisodeSummary(lambda i=i: load(i), fields))
+        summaries.append(EpisodeSummary(functools.partial(load, i), fields))
     return summaries
 
 
