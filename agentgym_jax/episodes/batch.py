@@ -4,6 +4,7 @@ Index `t` of every array refers to token `t`; only `models/token_logprobs.py` sh
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import chex
 import flax.struct
@@ -103,15 +104,29 @@ def _round_up(rows: int, multiple: int) -> int:
 
 
 def pack(
-    sequences: Sequence[Mapping[str, np.ndarray]], *, row_length: int, rows_multiple: int
+    sequences: Sequence[Mapping[str, Any]],
+    *,
+    row_length: int,
+    rows_multiple: int,
+    own_rows: np.ndarray | None = None,
 ) -> TokenBatch:
     """Packs token sequences into rows of NumPy arrays; B is a multiple of `rows_multiple`.
 
-    Each sequence has `tokens`, `action_mask` and optional arrays of TokenBatch (default 0). A
-    sequence with masks has `mask_ids`, int32 [n], and `mask_table`, uint32 [k, W]; id 0 allows all
+    Each sequence has `action_mask`, `tokens` and optional arrays of TokenBatch (default 0). Instead
+    of some arrays it may have `load`, a function that returns them. It is called for the rows of
+    this process only: `own_rows`, bool [rows_multiple], has them in each group of `rows_multiple`
+    rows; None stands for all. A sequence with masks has `mask_ids`, int32 [n], and `mask_table`, uint32 [k, W]; id 0 allows all
     tokens, and id i is entry i - 1 of the table.
     """
-    rows = assign_rows([len(s["tokens"]) for s in sequences], row_length)
+    rows = assign_rows([len(s["action_mask"]) for s in sequences], row_length)
+    sequences = list(sequences)
+    for r, members in enumerate(rows):
+        for i in members:
+            own = dict(sequences[i])
+            load = own.pop("load", None)
+            if load is not None and (own_rows is None or own_rows[r % rows_multiple]):
+                own |= load()
+            sequences[i] = own
     shape = (_round_up(len(rows), rows_multiple), row_length)
     arrays = {name: np.zeros(shape, np.int32) for name in ("tokens", "positions", "segment_ids")}
     arrays |= {name: np.zeros(shape, np.float32) for name in _FLOATS}
@@ -120,7 +135,7 @@ def pack(
     for r, members in enumerate(rows):
         start = 0
         for segment, i in enumerate(members, 1):
-            n = len(sequences[i]["tokens"])
+            n = len(sequences[i]["action_mask"])
             places = {"positions": np.arange(n), "segment_ids": segment, "sequence_ids": i}
             for name, values in {**sequences[i], **places}.items():
                 if name not in _OF_MASKS:
@@ -148,7 +163,7 @@ def _pack_masks(
         table = [np.full((1, words[0]), 2**32 - 1, np.uint32)]
         start, size = 0, 1
         for i in members:
-            n = len(sequences[i]["tokens"])
+            n = len(sequences[i]["action_mask"])
             if "mask_table" in sequences[i]:
                 own = sequences[i]["mask_ids"]
                 ids[r, start : start + n] = np.where(own > 0, own + size - 1, 0)

@@ -118,6 +118,20 @@ class Trajectory:
         return self.item_id.rpartition("_")[0]
 
     @property
+    def num_tokens(self) -> int:
+        """Number of tokens (n)."""
+        return len(self.tokens)
+
+    @property
+    def logprob_sum(self) -> np.float32:
+        """Sum of the log-probabilities of the sampled tokens."""
+        return self.logprobs.sum()
+
+    def load(self) -> "Trajectory":
+        """Returns the episode; that of another process has only a summary here (summary.py)."""
+        return self
+
+    @property
     def action_mask(self) -> np.ndarray:
         """bool [n], True for sampled tokens."""
         return self.sources == TokenSource.ACTION
@@ -125,7 +139,7 @@ class Trajectory:
     @property
     def branches(self) -> list[slice]:
         """Tokens of each branch. Attention, positions and packing treat branches as sequences."""
-        ends = (0, *self.branch_starts, len(self.tokens))
+        ends = (0, *self.branch_starts, self.num_tokens)
         return [slice(i, j) for i, j in itertools.pairwise(ends)]
 
     @property
@@ -135,7 +149,7 @@ class Trajectory:
 
     def token_rewards(self) -> np.ndarray:
         """float32 [n]: each turn's reward on the last action token of that turn."""
-        rewards = np.zeros(len(self.tokens), np.float32)
+        rewards = np.zeros(self.num_tokens, np.float32)
         for turn in self.turns:
             if turn.action_stop > turn.action_start:
                 rewards[turn.action_stop - 1] += turn.reward
@@ -185,9 +199,17 @@ def to_record(trajectory: Trajectory) -> dict[str, Any]:
         "turns": [_turn_record(turn) for turn in t.turns],
         "tokens": t.tokens.tolist(),
         "sources": t.sources.tolist(),
-        "logprobs": [round(float(x), 6) for x in t.logprobs],
+        "logprobs": _rounded_logprobs(t),
         "policy_versions": t.policy_versions.tolist(),
     } | _optional_fields(t)
+
+
+def _rounded_logprobs(t: Trajectory) -> list[float]:
+    """Returns the log-probabilities with 6 decimals; only those of sampled tokens are not 0."""
+    rounded = [0.0] * t.num_tokens
+    for i in np.flatnonzero(t.action_mask).tolist():
+        rounded[i] = round(float(t.logprobs[i]), 6)
+    return rounded
 
 
 def _turn_record(turn: Turn) -> dict[str, Any]:

@@ -91,6 +91,7 @@ def evaluate_step(run: Run, agent: SampledAgent, settings: AgentSettings, step: 
         if episodes:
             metrics |= scores.eval_metrics(scores.summarise(episodes), greedy=is_greedy)
     metrics["time/eval_s"] = time.perf_counter() - started
+    run.finish_records()  # files are written one after another
     own = processes.own_part(len(result.trajectories))
     run.folder.write_trajectories(step, [to_record(result.trajectories[i]) for i in own], "eval")
     if not processes.is_writer():

@@ -1,5 +1,6 @@
 """Run of a training job: folder, console, metrics, checkpoints, and requests to stop."""
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import importlib.metadata
@@ -161,6 +162,7 @@ class Run:
     Attributes:
       folder: Run folder, locked for this process.
       compilations: Counter of programs compiled since the start.
+      records: Thread that writes the records of episodes.
       open_sessions: Function that counts the sessions on servers; None without environments.
     """
 
@@ -174,7 +176,9 @@ class Run:
     seed: int
     should_stop: StopFlag
     compilations: machine.CompilationCounter
+    records: concurrent.futures.ThreadPoolExecutor
     open_sessions: Callable[[], int] | None = None
+    _written: concurrent.futures.Future[Any] | None = None  # the last records
     _checkpoint_s: float = 0.0
     _shown: set[str] = dataclasses.field(default_factory=set)
 
@@ -216,15 +220,34 @@ class Run:
         self.loggers.log(step, values)
         self.folder.push(_PUSH_S)
 
+    def write_records(
+        self, step: int, make_records: Callable[[], Sequence[Mapping[str, Any]]]
+    ) -> None:
+        """Writes the records of the training episodes of a step in a thread, after earlier ones.
+
+        An error is raised by the next call of this function, `finish_records` or `save`.
+        """
+        self.finish_records()
+        self._written = self.records.submit(
+            lambda: self.folder.write_trajectories(step, make_records())
+        )
+
+    def finish_records(self) -> None:
+        """Waits until the records are on the disk."""
+        written, self._written = self._written, None
+        if written is not None:
+            written.result()
+
     def save(self, now: LoopState) -> None:
         """Saves a checkpoint, unless the step has one; returns when the devices' arrays are copied.
 
-        The metrics file reaches the disk before the checkpoint. Step 0 is never saved: a run
+        Records and the metrics file reach the disk before the checkpoint. Step 0 is never saved: a run
         without a checkpoint starts again from the same weights.
         """
         if now.step == 0 or self.checkpoints.newest == now.step:
             return
         started = time.perf_counter()
+        self.finish_records()
         self.console.phase("checkpoint", 0, 1)
         self.writer.sync()
         self.folder.push()
@@ -378,6 +401,7 @@ def open_run(
         )
         writer = stack.enter_context(MetricWriter(folder.metrics_path, is_enabled=is_writer))
         loggers = stack.enter_context(open_loggers(names, folder, config))
+        records = stack.enter_context(concurrent.futures.ThreadPoolExecutor(1, "records"))
         yield Run(
             folder=folder,
             console=console,
@@ -389,4 +413,5 @@ def open_run(
             seed=config["seed"],
             should_stop=stop,
             compilations=compilations,
+            records=records,
         )

@@ -7,7 +7,7 @@ import numpy as np
 
 from agentgym_jax.episodes import batch as batching
 from agentgym_jax.episodes.batch import TokenBatch
-from agentgym_jax.learner.update import put_batch
+from agentgym_jax.learner.update import own_rows, put_batch
 from agentgym_jax.mesh.sharding import Layout, launch_lock, to_host
 
 Score = Callable[[TokenBatch], jax.Array | np.ndarray]
@@ -20,9 +20,18 @@ def score_sequences(
     row_length: int,
     micro_rows: int,
     layout: Layout | None,
+    is_divided: bool = False,
 ) -> list[np.ndarray]:
-    """Returns the score of every token, one array per sequence; arguments as of `batch.pack`."""
-    packed = batching.pack(sequences, row_length=row_length, rows_multiple=micro_rows)
+    """Returns the score of every token, one array per sequence; arguments as of `batch.pack`.
+
+    With `is_divided` each process loads only the sequences in the rows of its devices.
+    """
+    packed = batching.pack(
+        sequences,
+        row_length=row_length,
+        rows_multiple=micro_rows,
+        own_rows=own_rows(micro_rows, layout) if is_divided else None,
+    )
     batch = batching.micro_batches(packed, micro_rows)
     scores = score_micro_batches(score, put_micro_batches(batch, layout))
     return batching.unpack(scores, batch, len(sequences))

@@ -25,7 +25,11 @@ from agentgym_jax.episodes.trajectory import Outcome, Trajectory
 from agentgym_jax.judge.cache import Verdict, VerdictCache
 from agentgym_jax.judge.rubric import Conversation, Rubric, parse_verdict, read_conversation
 from agentgym_jax.rollout.episode import EpisodeRequest
-from agentgym_jax.rollout.interface import CollectStatistics, EpisodeCollector
+from agentgym_jax.rollout.interface import (
+    CollectStatistics,
+    EpisodeCollector,
+    OverlappingEpisodes,
+)
 from agentgym_jax.rollout.retries import check_collected
 
 _POLL_S = 0.25  # maximum delay of a stop
@@ -229,6 +233,10 @@ class JudgedCollector:
         if not is_part:
             check_collected(requests, trajectories)
         return trajectories, statistics
+
+    def overlapping(self, replacement_stride: int) -> OverlappingEpisodes:
+        """Implements `EpisodeCollector.overlapping`; the caller scores finished episodes."""
+        return self.inner.overlapping(replacement_stride)
 
 
 def score_episodes(

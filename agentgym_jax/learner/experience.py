@@ -71,7 +71,8 @@ class Experience:
         differences = [np.zeros(0, np.float32)]
         for i in np.flatnonzero(self.episodes.valid_B):
             t = self.trajectories[i]
-            differences.append((t.logprobs - self.reference_logprobs[i])[t.action_mask])
+            logprobs = t.load().logprobs
+            differences.append((logprobs - self.reference_logprobs[i])[t.action_mask])
         values = np.concatenate(differences)
         return float(values.mean(dtype=np.float64)) if values.size else None
 
@@ -95,7 +96,7 @@ def token_rewards(
     if reward == "turn":
         rewards = trajectory.token_rewards()
     elif reward in REWARDS:
-        rewards = np.zeros(len(trajectory.tokens), np.float32)
+        rewards = np.zeros(trajectory.num_tokens, np.float32)
         if trajectory.turns and not is_bootstrapped:
             rewards[trajectory.turns[-1].action_stop - 1] = REWARDS[reward](trajectory)
     else:
@@ -175,7 +176,7 @@ def make_experience(
     if zero_variance not in ZERO_VARIANCE:
         raise ValueError(f"zero_variance is {zero_variance!r}, expected one of {ZERO_VARIANCE}")
     # An episode without turns has no sampled token, and its prompt may be longer than T.
-    longest = max((len(t.tokens) for t in trajectories if t.turns), default=1)
+    longest = max((t.num_tokens for t in trajectories if t.turns), default=1)
     shape = (len(trajectories), max_tokens * -(-longest // max_tokens))
     episodes = Episodes(
         reward_BT=np.zeros(shape, np.float32),
@@ -191,7 +192,7 @@ def make_experience(
     for i, trajectory in enumerate(trajectories):
         if not trajectory.turns:
             continue
-        n = len(trajectory.tokens)
+        n = trajectory.num_tokens
         is_bootstrapped = (
             truncation == "bootstrap"
             and trajectory.outcome is Outcome.HORIZON
@@ -200,7 +201,7 @@ def make_experience(
         rewards = token_rewards(trajectory, is_bootstrapped=is_bootstrapped, **reward_options)
         if kl_coef:
             # estimator k1, zero off the action tokens
-            divergence = trajectory.logprobs - reference_logprobs[i]
+            divergence = trajectory.load().logprobs - reference_logprobs[i]
             rewards -= np.where(trajectory.action_mask, kl_coef * divergence, 0.0)
         episodes.reward_BT[i, :n] = rewards
         episodes.action_mask_BT[i, :n] = trajectory.action_mask
@@ -252,6 +253,7 @@ def pack_experience(
     rows_multiple: int,
     keep_zero_advantage: bool,
     grammars: Grammars | None = None,
+    own_rows: np.ndarray | None = None,
 ) -> TokenBatch | None:
     """Packs the episodes `rows` of an experience for one optimiser step.
 
@@ -259,24 +261,22 @@ def pack_experience(
     gradient. `keep_zero_advantage` keeps episodes whose advantages are all zero, because an entropy
     bonus, a divergence in the loss or a critic gives them a gradient. The row length is that of
     `batch.tightest_row_length`. Each branch of an episode is a sequence. Turns with a grammar need
-    `grammars`, which replays their masks. Returns None if no episode is left.
+    `grammars`, which replays their masks. `own_rows` is that of `batch.pack`. Returns None if no
+    episode is left.
     """
     mask_BT, counted_B = experience.episodes.action_mask_BT[rows], experience.counted_B[rows]
     weight_BT = np.asarray(aggregation.token_weights(mask_BT, counted_B, **aggregation_options))
     sequences = []
     for i, row in enumerate(rows):
         trajectory = experience.trajectories[row]
-        n = len(trajectory.tokens)
+        n = trajectory.num_tokens
         has_signal = keep_zero_advantage or bool(np.any(experience.advantage_BT[row]))
         if not counted_B[i] or not has_signal:
             continue
         sequence = {
-            "tokens": trajectory.tokens,
             "action_mask": trajectory.action_mask,
             "weights": weight_BT[i, :n],
             "advantages": experience.advantage_BT[row, :n],
-            "old_logprobs": trajectory.logprobs,
-            "sampler_logprobs": trajectory.logprobs,
         }
         if experience.reference_logprobs is not None:
             sequence["reference_logprobs"] = experience.reference_logprobs[row]
@@ -284,13 +284,34 @@ def pack_experience(
             sequence["returns"] = experience.return_BT[row, :n]
             sequence["old_values"] = experience.episodes.value_BT[row, :n]
         for branch in trajectory.branches:
-            masks = turn_masks(trajectory, branch, grammars)
-            sequences.append({name: values[branch] for name, values in sequence.items()} | masks)
+            part = {name: values[branch] for name, values in sequence.items()}
+            load = functools.partial(_sampled_arrays, trajectory, branch, grammars)
+            sequences.append(part | {"load": load})
     if not sequences:
         return None
-    lengths = [len(sequence["tokens"]) for sequence in sequences]
+    lengths = [len(sequence["action_mask"]) for sequence in sequences]
     T = batching.tightest_row_length(lengths, row_length, rows_multiple, num_row_lengths)
-    return batching.pack(sequences, row_length=T, rows_multiple=rows_multiple)
+    if own_rows is not None and has_grammars(experience.trajectories):
+        own_rows = np.ones_like(own_rows)  # the shape of all masks depends on all tokens
+    return batching.pack(sequences, row_length=T, rows_multiple=rows_multiple, own_rows=own_rows)
+
+
+def has_grammars(trajectories: Sequence[Trajectory]) -> bool:
+    """Returns True if a grammar has restricted the tokens of a turn."""
+    return any(turn.grammar for t in trajectories for turn in t.turns)
+
+
+def _sampled_arrays(
+    trajectory: Trajectory, branch: slice, grammars: Grammars | None
+) -> dict[str, np.ndarray]:
+    """Returns the arrays of a sequence that only the process of the episode has."""
+    whole = trajectory.load()
+    logprobs = whole.logprobs[branch]
+    return {
+        "tokens": whole.tokens[branch],
+        "old_logprobs": logprobs,
+        "sampler_logprobs": logprobs,
+    } | turn_masks(whole, branch, grammars)
 
 
 def mini_batch_rows(num_tasks: int, group_size: int, parts: int, seed: int) -> list[np.ndarray]:

@@ -47,6 +47,18 @@ def put_batch(batch: TokenBatch, layout: Layout | None = None) -> TokenBatch:
     return jax.tree.map(put_one, batch)
 
 
+def own_rows(num_rows: int, layout: Layout | None) -> np.ndarray:
+    """Returns bool [num_rows], True for the rows of a batch that devices of this process hold."""
+    is_own = np.zeros(num_rows, bool)
+    if layout is None:
+        return ~is_own
+    shape = (num_rows, 1)
+    places = layout.sharding(("batch", None), shape).addressable_devices_indices_map(shape)
+    for index in places.values():
+        is_own[index[0]] = True
+    return is_own
+
+
 def put_limit(limit: float, layout: Layout | None = None) -> jax.Array:
     """Copies a `grad_limit` to the devices of the batch."""
     return put(np.float32(limit), layout and layout.sharding((), ()))

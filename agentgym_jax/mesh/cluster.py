@@ -86,6 +86,16 @@ def _is_in_cluster() -> bool:
     return False
 
 
+def pack_value(value: Any) -> bytes:
+    """Returns the bytes of a value in the store."""
+    return zlib.compress(flax.serialization.msgpack_serialize({"value": value}), level=1)
+
+
+def unpack_value(packed: bytes) -> Any:
+    """Returns the value of `pack_value`."""
+    return flax.serialization.msgpack_restore(zlib.decompress(packed))["value"]
+
+
 class _RuntimeStore:
     """`processes.Store` in the runtime's coordinator; values are packed by msgpack and zlib."""
 
@@ -94,9 +104,8 @@ class _RuntimeStore:
 
     def put(self, key: str, value: Any, *, is_shared: bool = False) -> None:
         """Implements `Store.put`."""
-        packed = zlib.compress(flax.serialization.msgpack_serialize({"value": value}), level=1)
         try:
-            self._client.key_value_set_bytes(key, packed, allow_overwrite=is_shared)
+            self._client.key_value_set_bytes(key, pack_value(value), allow_overwrite=is_shared)
         except jax.errors.JaxRuntimeError as error:
             raise ProcessesError(str(error)) from error
 
@@ -118,4 +127,4 @@ class _RuntimeStore:
             if "DEADLINE_EXCEEDED" in str(error) or "NOT_FOUND" in str(error):
                 return None
             raise ProcessesError(str(error)) from error
-        return flax.serialization.msgpack_restore(zlib.decompress(packed))["value"]
+        return unpack_value(packed)

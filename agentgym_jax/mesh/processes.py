@@ -121,6 +121,21 @@ def broadcast(value: Any, channel: str = "main") -> Any:
     return _wait(key, 0)
 
 
+def offer(key: str, value: Any) -> None:
+    """Stores a value that other processes may `fetch` until it is withdrawn; the key is new."""
+    _store().put(f"offer/{key}", [value])
+
+
+def withdraw(key: str) -> None:
+    """Deletes an offered value."""
+    _store().delete(f"offer/{key}")
+
+
+def fetch(key: str, sender: int) -> Any:
+    """Returns a value that process `sender` offers; errors as of `gather`."""
+    return _wait(f"offer/{key}", sender)
+
+
 @contextlib.contextmanager
 def writer_first() -> Iterator[None]:
     """Lets process 0 leave the block before the other processes enter it."""

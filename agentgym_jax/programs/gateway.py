@@ -71,10 +71,16 @@ class Gateway:
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
-        """Serves on a free port."""
+        """Serves on a free port; within another such block it goes on to serve there."""
+        if self.url:
+            yield
+            return
         with HttpServer(self._app, self._host) as server:
             self.url = server.url
-            yield
+            try:
+                yield
+            finally:
+                self.url = ""
 
     def add(self, episode: ProgramEpisode) -> str:
         """Returns the name under which an episode is served from now on."""

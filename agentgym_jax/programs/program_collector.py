@@ -1,6 +1,7 @@
 """Collects episodes of an agent program; has the interface of `rollout.collect.Collector`."""
 
 import collections
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -94,55 +95,135 @@ class ProgramCollector:
           ServerUnavailable: An environment served no episode or failed for too long, or the program
             failed in all episodes.
         """
-        rollout = _Rollout(self, requests, replacement_stride, on_progress, on_episode)
-        with self.engine.running(), self.gateway.serving():
-            collected = rollout.run(should_stop)
+        programs = RunningPrograms(self, replacement_stride, on_episode=on_episode)
+        added = programs.add(requests)
+        statistics = programs.run(on_progress=on_progress, should_stop=should_stop)
+        trajectories = programs.take(added)
         if not is_part:
-            check_collected(requests, collected[0])
-        return collected
+            check_collected(requests, trajectories)
+        return trajectories, statistics
+
+    def overlapping(self, replacement_stride: int) -> "RunningPrograms":
+        """Implements `EpisodeCollector.overlapping`."""
+        return RunningPrograms(self, replacement_stride, name="ahead")
 
 
-class _Rollout:
-    """State of one call of `ProgramCollector.collect`."""
+class RunningPrograms:
+    """Episodes of agent programs; has the interface of `collect.RunningEpisodes`.
 
-    def __init__(self, collector: ProgramCollector, requests, stride, on_progress, on_episode):
+    A request for a turn that needs newer weights than those of the sampler waits in the engine until
+    a later `run`. In the meantime the program goes on to run, and its server to serve.
+    """
+
+    def __init__(
+        self,
+        collector: ProgramCollector,
+        replacement_stride: int,
+        *,
+        name: str = "collect",
+        on_episode: Callable[[int, Trajectory], None] | None = None,
+    ):
+        """Starts without episodes; `name` distinguishes the sessions of concurrent objects."""
         self._c = collector
-        self._slots = [_Slot(request) for request in requests]
-        self._stride = stride
-        self._on_progress = on_progress
+        self._stride = replacement_stride
+        self._name = name
         self._on_episode = on_episode
-        self._unstarted = collections.deque(range(len(requests)))
+        self._on_progress: Callable[[int, int, int], None] = lambda done, total, tokens: None
+        self._num_added = 0
+        self._slots: dict[int, _Slot] = {}
+        self._unstarted: collections.deque[int] = collections.deque()
         self._running: dict[int, _Attempt] = {}
         self._done: dict[int, Trajectory] = {}
         self._policy = RetryPolicy(
             collector.max_attempts, collector.max_replacements, collector.pool.patience_s
         )
+        self._version: int | None = None
+        self._server = contextlib.ExitStack()  # serves between runs
         self._statistics = CollectStatistics(env_errors=collections.Counter())
 
-    def run(self, should_stop: Callable[[], bool]) -> tuple[list[Trajectory], CollectStatistics]:
+    def add(self, requests: Sequence[EpisodeRequest]) -> range:
+        """Adds episodes, which the next `run` starts; returns their indices."""
+        added = range(self._num_added, self._num_added + len(requests))
+        self._num_added = added.stop
+        self._slots.update(zip(added, map(_Slot, requests), strict=True))
+        self._unstarted.extend(added)
+        return added
+
+    def take(self, indices: Sequence[int]) -> list[Trajectory]:
+        """Returns finished episodes and forgets them."""
+        for index in indices:
+            del self._slots[index]
+        return [self._done.pop(index) for index in indices]
+
+    def run(
+        self,
+        version: int | None = None,
+        *,
+        on_progress: Callable[[int, int, int], None],
+        should_stop: Callable[[], bool],
+    ) -> CollectStatistics:
+        """Runs all episodes until they end or wait; see `RunningEpisodes.run`."""
         started = time.perf_counter()
+        self._version, self._on_progress = version, on_progress
+        self._statistics = CollectStatistics(env_errors=collections.Counter())
         self._c.restart_dead_servers()
-        try:
-            while len(self._done) < len(self._slots):
-                if should_stop():
-                    self._abort("the run is stopping")
-                    break
-                self._c.engine.check()
-                while self._unstarted and len(self._running) < self._c.concurrency:
-                    self._start(self._unstarted.popleft())
-                self._take_replies()
-                for index in list(self._running):
-                    self._poll(index)
-        except BaseException:
-            self._abort("the rollout failed")
-            raise
+        if version is not None:
+            self._server.enter_context(self._c.gateway.serving())
+        with self._c.engine.running(version), self._c.gateway.serving():
+            try:
+                for attempt in self._running.values():
+                    attempt.episode.resume(version)
+                while not self._settle():
+                    if should_stop():
+                        self._abort("the run is stopping")
+                        break
+                    self._c.engine.check()
+                    self._start_due()
+                    self._take_replies()
+                    for index in list(self._running):
+                        self._poll(index)
+            except BaseException:
+                self._abort("the rollout failed")
+                raise
         self._statistics.seconds = time.perf_counter() - started
-        return [self._done[i] for i in range(len(self._slots))], self._statistics
+        return self._statistics
+
+    def close(self) -> None:
+        """Ends all programs and the server."""
+        if len(self._done) < len(self._slots):
+            with self._c.engine.running():
+                self._abort("the run is stopping")
+        self._server.close()
+
+    def _is_due(self, index: int) -> bool:
+        versions = self._slots[index].request.turn_versions
+        return self._version is None or not versions or versions[0] <= self._version
+
+    def _settle(self) -> bool:
+        """Pauses all programs if each of them waits for newer weights; returns True if they are."""
+        episodes = [attempt.episode for attempt in self._running.values()]
+        if any(map(self._is_due, self._unstarted)) or not all(e.is_waiting for e in episodes):
+            return False
+        if all([episode.pause() for episode in episodes]):
+            return True
+        for episode in episodes:  # the client of one has just given up
+            episode.resume(self._version)
+        return False
+
+    def _start_due(self) -> None:
+        """Starts programs; those that wait for newer weights do not count as running."""
+        free = self._c.concurrency - sum(
+            not attempt.episode.is_waiting for attempt in self._running.values()
+        )
+        for index in [i for i in self._unstarted if self._is_due(i)][: max(0, free)]:
+            self._unstarted.remove(index)
+            self._start(index)
 
     def _start(self, index: int) -> None:
         slot, c = self._slots[index], self._c
         slot.attempts.begin()
         request, episode = slot.request, self._new_episode(index)
+        episode.resume(self._version)
         name = c.gateway.add(episode)
         task = AgentTask(
             base_url=f"{c.gateway.url}/episodes/{name}/v1",
@@ -177,14 +258,14 @@ class _Rollout:
             slot.attempts.pauses,
         )
 
-    def _ticket(self, index: int) -> tuple[int, int]:
-        return (index, self._slots[index].attempts.in_all)
+    def _ticket(self, index: int) -> tuple[str, int, int]:
+        return (self._name, index, self._slots[index].attempts.in_all)
 
     def _take_replies(self) -> None:
         """Passes replies of environments to their episodes."""
         is_waiting = self._c.pool.is_waiting()
         for reply in self._c.pool.poll(_POLL_S):
-            index = reply.ticket[0]
+            _, index, _ = reply.ticket
             attempt = self._running.get(index)
             if attempt is None or reply.ticket != self._ticket(index):
                 continue
@@ -204,7 +285,7 @@ class _Rollout:
         if episode.env_error is not None:
             self._env_failed(index)
             return
-        seconds = time.perf_counter() - episode.started
+        seconds = episode.active_s
         result: ProgramResult | ProgramError | None = attempt.program.poll()
         if result is None and seconds < self._c.timeout_s:
             return
@@ -297,9 +378,8 @@ class _Rollout:
 
     def _abort(self, reason: str) -> None:
         """Ends all running episodes."""
-        for index in range(len(self._slots)):
-            if index in self._done:
-                continue
+        self._unstarted.clear()
+        for index in sorted(self._slots.keys() - self._done.keys()):
             attempt = self._running.get(index)
             if attempt is not None:
                 self._close(index)

@@ -74,6 +74,9 @@ class ProgramEpisode:
       chat: Conversations of the program.
       env_error: Error of the environment, if one ended the episode.
       started: Time at which the attempt started, `time.perf_counter()`.
+
+    An episode waits if all its open requests need weights newer than `version` of `resume`. It is
+    paused while the engine is stopped; the program may send requests and actions, which then wait.
     """
 
     def __init__(
@@ -115,8 +118,27 @@ class ProgramEpisode:
         self._last: Observation | None = None
         self._steps: list[_Step] = []
         self._reply: concurrent.futures.Future[Observation] | None = None
-        self._open: set[str] = set()  # names of open chat requests
+        # Names of open chat requests, with the version of the weights that each needs.
+        self._open: dict[str, int | None] = {}
+        self._version: int | None = None
+        self._is_paused = False
+        self._unsent: Callable[[], None] | None = None  # call of the environment during a pause
+        self._waiting_since: float | None = None
+        self._waited_s = 0.0
         self._overlapping: set[str] = set()  # names of requests that were open with others
+
+    @property
+    def active_s(self) -> float:
+        """Seconds since the start in which the episode did not wait for newer weights."""
+        with self._lock:
+            now = time.perf_counter()
+            since = now if self._waiting_since is None else self._waiting_since
+            return since - self.started - self._waited_s
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if the episode waits for newer weights, and for nothing else."""
+        return self._waiting_since is not None and self._reply is None
 
     @property
     def uses_environment(self) -> bool:
@@ -227,7 +249,9 @@ class ProgramEpisode:
 
     def _submit(self, submit: Callable[[Sampling], Pending], sampling: Sampling) -> Pending:
         name = sampling.name or f"request {next(self._numbers)}"
-        own = dataclasses.replace(self._override(sampling), name=name)
+        versions, number = self.request.turn_versions, self._num_requests
+        version = versions[min(number, len(versions) - 1)] if versions else None
+        own = dataclasses.replace(self._override(sampling), name=name, version=version)
         try:
             pending = submit(own)
         except RequestError as error:
@@ -245,12 +269,14 @@ class ProgramEpisode:
         with self._lock:
             if self._open:
                 self._overlapping |= {name, *self._open}
-            self._open.add(name)
+            self._open[name] = version
+            self._update_clock()
 
         def end(future: Any) -> None:
             with self._lock:
-                self._open.discard(name)
+                self._open.pop(name, None)
                 self._num_requests -= future.exception() is not None
+                self._update_clock()
 
         pending.result.add_done_callback(end)
         return pending
@@ -282,7 +308,33 @@ class ProgramEpisode:
             self.overridden.update(changed)
         return dataclasses.replace(sampling, **dict.fromkeys(_OF_CONFIG))
 
+    def _update_clock(self) -> None:
+        """Starts or ends a wait for newer weights, after a change of the open requests."""
+        now = time.perf_counter()
+        if self._waiting_since is not None:
+            self._waited_s += now - self._waiting_since
+        is_waiting = bool(self._open) and all(
+            version is not None and self._version is not None and version > self._version
+            for version in self._open.values()
+        )
+        self._waiting_since = now if is_waiting else None
+
     # The following methods are called by the collector.
+
+    def pause(self) -> bool:
+        """Holds the actions of an episode that waits for newer weights; False if it does not."""
+        with self._lock:
+            self._is_paused = self.is_waiting
+            return self._is_paused
+
+    def resume(self, version: int | None) -> None:
+        """Continues with the weights of a version; None if no request has a version."""
+        with self._lock:
+            self._version, self._is_paused = version, False
+            self._update_clock()
+            send, self._unsent = self._unsent, None
+            if send is not None:
+                send()
 
     def take_reply(self, reply: Reply) -> None:
         """Passes a reply of the pool to the program."""
@@ -301,8 +353,10 @@ class ProgramEpisode:
         """Refuses further requests, and frees cache rows and session."""
         with self._lock:
             self._is_over = True
-            if self.uses_environment:
+            has_session = self._first is not None or self._unsent is None
+            if self.uses_environment and has_session:
                 self._pool.finish(self._ticket)
+            self._unsent = None
             reply, self._reply = self._reply, None
         if reply is not None:
             reply.set_exception(EpisodeEndedError(_OVER))
@@ -463,7 +517,10 @@ class ProgramEpisode:
             take(reply.result())
             answer.set_result(reply.result())
 
-        send()
+        if self._is_paused:
+            self._unsent = send
+        else:
+            send()
         self._reply = concurrent.futures.Future()
         self._reply.add_done_callback(finish)
         return answer

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from agentgym_jax.episodes.trajectory import Trajectory
 from agentgym_jax.jobs.run import Run, SampledUpdate, StopRequested
 from agentgym_jax.judge.judge import score_episodes
 from agentgym_jax.learner.controller_state import ControllerState
@@ -33,9 +34,8 @@ from agentgym_jax.rl.rollout_step import (
     draw_round,
     rollout_metrics,
 )
-from agentgym_jax.rollout.collect import RunningEpisodes
-from agentgym_jax.rollout.retries import check_collected
-from agentgym_jax.rollout.shared import is_stopped
+from agentgym_jax.rollout.interface import CollectStatistics
+from agentgym_jax.rollout.shared import any_process, own_places, share_episodes
 
 Collect = Callable[[ControllerState, int, Callable[[], bool]], Rollout | None]
 
@@ -60,9 +60,7 @@ class OverlappingRollouts:
         """Starts without episodes; rollouts before that of `first_step` are not needed."""
         self._run, self._parts = run, parts
         self._first_step = self._next_step = first_step
-        self._episodes = RunningEpisodes(
-            parts.agent.collector, parts.settings.rollout.group_size, name="ahead"
-        )
+        self._episodes = parts.agent.collector.overlapping(parts.settings.rollout.group_size)
         self._drawn: dict[int, tuple[DrawnRound, range]] = {}  # by step, with indices of episodes
 
     def collect(
@@ -77,28 +75,36 @@ class OverlappingRollouts:
         ahead = parts.settings.rollout.max_off_policy_steps - 1 if step else 0
         self._draw(controllers, step, min(step + ahead, self._run.total_steps - 1))
         sampler.reset_statistics()
-        statistics = self._episodes.run(
-            sampler.version,
-            on_progress=self._run.progress(f"rollout, steps {step + 1} to {step + 1 + ahead}"),
-            should_stop=should_stop,
-        )
-        stopped = StopRequested(f"stopped while collecting step {step + 1}")
-        if should_stop():  # the episodes may have been aborted
-            raise stopped
-        if step < self._first_step:
+        drawn, indices = None, range(0)
+        if step >= self._first_step:
+            drawn, indices = self._drawn.pop(step)
+
+        def collect_own() -> tuple[list[Trajectory], CollectStatistics]:
+            statistics = self._episodes.run(
+                sampler.version,
+                on_progress=self._run.progress(f"rollout, steps {step + 1} to {step + 1 + ahead}"),
+                should_stop=should_stop,
+            )
+            trajectories = self._episodes.take(indices)
+            if parts.agent.judge is not None and not should_stop():
+                judge = parts.agent.judge
+                trajectories = score_episodes(judge, trajectories, statistics, should_stop)
+            return trajectories, statistics
+
+        requests = [] if drawn is None else drawn.requests
+        trajectories, statistics = share_episodes(requests, collect_own)
+        if any_process(should_stop()):  # the episodes may have been aborted
+            raise StopRequested(f"stopped while collecting step {step + 1}")
+        if drawn is None:
             return None
-        drawn, indices = self._drawn.pop(step)
-        trajectories = self._episodes.take(indices)
-        if parts.agent.judge is not None:
-            judge = parts.agent.judge
-            trajectories = score_episodes(judge, trajectories, statistics, should_stop)
-            if is_stopped(trajectories):
-                raise stopped
-        check_collected(drawn.requests, trajectories)
         size = parts.settings.rollout.group_size
         sampled = Groups(size, drawn.tasks, drawn.limits, trajectories)
         metrics = rollout_metrics(parts, sampled, statistics)
         return Rollout(sampled, range(len(drawn.tasks)), metrics, drawn.tasks_taken)
+
+    def close(self) -> None:
+        """Ends the episodes that have not finished."""
+        self._episodes.close()
 
     def _draw(self, controllers: ControllerState, step: int, last: int) -> None:
         """Draws the tasks of the steps up to `last` and adds their episodes."""
@@ -108,6 +114,7 @@ class OverlappingRollouts:
             # `controllers` have counted the tasks of the steps before `step`
             taken = (number - step) * per_step
             drawn = draw_round(self._run, self._parts, controllers, number, taken)
+            places = own_places([request.task for request in drawn.requests])
             requests = [
                 dataclasses.replace(
                     request,
@@ -115,7 +122,7 @@ class OverlappingRollouts:
                         number, request.limits.max_turns, settings.rollout.max_off_policy_steps
                     ),
                 )
-                for request in drawn.requests
+                for request in [drawn.requests[i] for i in places]
             ]
             self._drawn[number] = (drawn, self._episodes.add(requests))
         self._next_step = max(self._next_step, last + 1)
@@ -135,8 +142,10 @@ class RolloutPrefetcher:
         self._parts = parts
         self._first_step = first_step
         self._collect: Collect = functools.partial(collect_rollout, run, parts)
+        self._overlapping: OverlappingRollouts | None = None
         if parts.settings.rollout.max_off_policy_steps > 1:
-            self._collect = OverlappingRollouts(run, parts, first_step).collect
+            self._overlapping = OverlappingRollouts(run, parts, first_step)
+            self._collect = self._overlapping.collect
         self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="rollout")
         self._is_closed = threading.Event()
         self._pending: concurrent.futures.Future[Rollout | None] | None = None
@@ -180,6 +189,8 @@ class RolloutPrefetcher:
         """Aborts the rollout in the background, if there is one."""
         self._is_closed.set()
         self._thread.shutdown()
+        if self._overlapping is not None:
+            self._overlapping.close()
 
     def _should_stop(self) -> bool:
         return self._is_closed.is_set() or self._run.should_stop()

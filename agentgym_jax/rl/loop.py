@@ -15,6 +15,7 @@ Evaluations and checkpoints wait until that rollout ends.
 """
 
 import dataclasses
+import functools
 import time
 from typing import Any
 
@@ -99,7 +100,7 @@ def train_step(
         reference_logprobs=reference_scores,
         values_after=values,
     )
-    run.folder.write_trajectories(now.step + 1, make_records(rollout, experience))
+    run.write_records(now.step + 1, functools.partial(make_records, rollout, experience))
     metrics = dict(rollout.metrics) | critic_metrics(experience)
     metrics |= group_metrics(experience, rollout.groups.tasks, tuple(settings.environments))
 
@@ -223,7 +224,7 @@ def make_records(rollout: Rollout, experience: Experience) -> list[dict[str, Any
     rows = {i * size + k: n * size + k for n, i in enumerate(rollout.kept) for k in range(size)}
     records = []
     for i in processes.own_part(len(rollout.sampled.trajectories)):
-        trajectory = rollout.sampled.trajectories[i]
+        trajectory = rollout.sampled.trajectories[i].load()
         record = to_record(trajectory) | {"discarded": i not in rows}
         # the tokens of an episode without turns may not fit a row
         if i in rows and trajectory.turns:

@@ -31,7 +31,6 @@ from agentgym_jax.learner.controller_state import Controllers
 from agentgym_jax.learner.curriculum import CURRICULA
 from agentgym_jax.learner.experience import NO_REWARD
 from agentgym_jax.learner.optimizer import make_optimizer
-from agentgym_jax.mesh import processes
 from agentgym_jax.rl.algorithm import AlgorithmSettings, CriticSettings
 from agentgym_jax.rl.horizons import parse_horizons
 
@@ -230,20 +229,10 @@ def _overlap_conflicts(s: RLSettings) -> Iterator[str]:
     found = f"config.rollout.max_off_policy_steps={s.rollout.max_off_policy_steps}"
     if s.rollout.max_off_policy_steps <= 1:
         return
-    if s.program is not None:
-        yield (
-            f"{found}: an agent program cannot pause for newer weights; set 0 or 1, or leave the "
-            "section program out"
-        )
     if s.resamples:
         yield (
             f"{found}: the tasks of later steps are drawn before algorithm.zero_variance='resample' "
             "knows how many it needs; set 0 or 1, or zero_variance to 'filter'"
-        )
-    if processes.count() > 1:
-        yield (
-            f"{found}: overlapping rollouts need a single process, and this run has "
-            f"{processes.count()}; set 0 or 1"
         )
 
 

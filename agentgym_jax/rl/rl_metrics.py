@@ -48,7 +48,7 @@ def episode_metrics(
             own = _outcome_metrics([t for t in trajectories if t.environment == name])
             metrics |= {add_environment(key, name): value for key, value in own.items()}
     seconds = max(statistics.seconds, 1e-9)
-    kept = sum(len(t.tokens) for t in trajectories)
+    kept = sum(t.num_tokens for t in trajectories)
     computed = sampler.sampled + sampler.prefilled
     metrics |= {
         "rollout/computed_per_kept_tokens": computed / max(1, kept),
@@ -76,7 +76,7 @@ def _outcome_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         return metrics
     turns = np.array([len(t.turns) for t in valid], np.float64)
     actions = np.array([t.action_mask.sum() for t in valid], np.float64)
-    tokens = np.array([len(t.tokens) for t in valid], np.float64)
+    tokens = np.array([t.num_tokens for t in valid], np.float64)
     rewards = np.array([t.reward for t in valid])
     total_actions, total_turns = max(1.0, actions.sum()), max(1.0, turns.sum())
     num_failed = sum(turn.is_failed for t in valid for turn in t.turns)
@@ -94,7 +94,7 @@ def _outcome_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         "rollout/tokens_max": float(tokens.max()),
         "rollout/failed_turn_fraction": float(num_failed / total_turns),
         "rollout/cut_turns": float(sum(turn.is_cut for t in valid for turn in t.turns)),
-        "rollout/sampled_entropy": float(-sum(t.logprobs.sum() for t in valid) / total_actions),
+        "rollout/sampled_entropy": float(-sum(t.logprob_sum for t in valid) / total_actions),
     }
 
 

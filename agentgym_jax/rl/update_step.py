@@ -1,6 +1,7 @@
 """Update of a training step: scores under the current policy, then optimiser steps."""
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,12 +14,18 @@ from agentgym_jax.episodes.trajectory import Trajectory
 from agentgym_jax.jobs.after_step import Metrics
 from agentgym_jax.jobs.run import LoopState, Run
 from agentgym_jax.jobs.scoring import put_micro_batches, score_micro_batches, score_sequences
-from agentgym_jax.learner.experience import Experience, mini_batch_rows, pack_experience
+from agentgym_jax.learner.experience import (
+    Experience,
+    has_grammars,
+    mini_batch_rows,
+    pack_experience,
+)
 from agentgym_jax.learner.optimizer import get_learning_rate
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.learner.turn_masks import turn_masks
-from agentgym_jax.learner.update import put_batch, put_limit, put_position
-from agentgym_jax.mesh.sharding import launch_lock
+from agentgym_jax.learner.update import own_rows, put_batch, put_limit, put_position
+from agentgym_jax.mesh import processes
+from agentgym_jax.mesh.sharding import Layout, launch_lock, to_host
 from agentgym_jax.rl.build import RLParts
 from agentgym_jax.rl.rl_config import (
     RLSettings,
@@ -58,7 +65,9 @@ def update_policy(
         )
         return now.state, metrics | _NO_UPDATE, found
     started = time.perf_counter()
-    packed = _pack_mini_batches(settings, experience, step, parts.model.grammars)
+    packed = _pack_mini_batches(
+        settings, experience, step, parts.model.grammars, parts.model.layout
+    )
     if not packed:
         run.console.note(f"step {step + 1}: no update, no episode has anything to train on")
         return now.state, metrics | _NO_UPDATE, found
@@ -147,8 +156,10 @@ def _score_episodes(
     # An episode without turns needs no scores, and its prompt may not fit a row.
     branches = [t.branches if t.turns else [slice(0, 1)] for t in trajectories]
     sequences = [
-        {"tokens": t.tokens[branch], "action_mask": t.action_mask[branch]}
-        | turn_masks(t, branch, parts.model.grammars)
+        {
+            "action_mask": t.action_mask[branch],
+            "load": functools.partial(_tokens, t, branch, parts.model.grammars),
+        }
         for t, found in zip(trajectories, branches, strict=True)
         for branch in found
     ]
@@ -157,22 +168,35 @@ def _score_episodes(
             score,
             sequences,
             row_length=batching.tightest_row_length(
-                [len(sequence["tokens"]) for sequence in sequences],
+                [len(sequence["action_mask"]) for sequence in sequences],
                 settings.row_length,
                 settings.micro_rows,
                 settings.num_row_lengths,
             ),
             micro_rows=settings.micro_rows,
             layout=parts.model.layout,
+            is_divided=not has_grammars(trajectories),
         )
     )
     return [np.concatenate([next(scores) for _ in found]) for found in branches]
 
 
+def _tokens(t: Trajectory, branch: slice, grammars: Grammars | None) -> dict[str, np.ndarray]:
+    whole = t.load()
+    return {"tokens": whole.tokens[branch]} | turn_masks(whole, branch, grammars)
+
+
 def _pack_mini_batches(
-    settings: RLSettings, experience: Experience, step: int, grammars: Grammars
+    settings: RLSettings,
+    experience: Experience,
+    step: int,
+    grammars: Grammars | None,
+    layout: Layout | None,
 ) -> dict[int, TokenBatch]:
-    """Packs the mini-batches of a step; omits mini-batches without trainable tokens."""
+    """Packs the mini-batches of a step; omits mini-batches without trainable tokens.
+
+    Rows of other processes have no tokens and log-probabilities.
+    """
     learner, algorithm = settings.learner, settings.algorithm
     mini_batches = mini_batch_rows(
         settings.rollout.tasks_per_step, settings.rollout.group_size, learner.mini_batches, step
@@ -192,6 +216,7 @@ def _pack_mini_batches(
             rows_multiple=learner.micro_rows,
             keep_zero_advantage=keep_zero_advantage,
             grammars=grammars,
+            own_rows=own_rows(learner.micro_rows, layout),
         )
         if batch is not None:
             packed[number] = batch
@@ -213,6 +238,9 @@ def score_batch(
     """
     batch = batching.micro_batches(packed, parts.settings.learner.micro_rows)
     placed = put_micro_batches(batch, parts.model.layout)
+    if processes.count() > 1:  # those of the rows of all processes
+        found = np.stack(to_host([one.old_logprobs for one in placed]))
+        batch = batch.replace(old_logprobs=found)
     params = parts.model.attach(state.params)
     learner = score_micro_batches(lambda one: parts.score(params, one)[0], placed)
     gap = np.abs(learner - batch.old_logprobs)[batch.action_mask]

@@ -118,6 +118,10 @@ class Collector:
             check_collected(requests, trajectories)
         return trajectories, statistics
 
+    def overlapping(self, replacement_stride: int) -> "RunningEpisodes":
+        """Implements `EpisodeCollector.overlapping`."""
+        return RunningEpisodes(self, replacement_stride, name="ahead")
+
 
 class RunningEpisodes:
     """Episodes of a collector; new ones can be added while others are paused.
@@ -205,6 +209,11 @@ class RunningEpisodes:
             raise
         self.statistics.seconds = time.perf_counter() - started
         return self.statistics
+
+    def close(self) -> None:
+        """Frees the sessions of the episodes that have not finished."""
+        for index in self._slots.keys() - self._done.keys():
+            self._release(index)
 
     @property
     def _num_settled(self) -> int:

@@ -69,6 +69,28 @@ class CollectStatistics:
         return CollectStatistics(**{n: getattr(self, n) + getattr(other, n) for n in names})
 
 
+class OverlappingEpisodes(Protocol):
+    """Interface of `collect.RunningEpisodes` and of `program_collector.RunningPrograms`."""
+
+    def add(self, requests: Sequence[EpisodeRequest]) -> range:
+        """Adds episodes, which the next `run` starts; returns their indices."""
+
+    def run(
+        self,
+        version: int | None = None,
+        *,
+        on_progress: Callable[[int, int, int], None],
+        should_stop: Callable[[], bool],
+    ) -> CollectStatistics:
+        """Runs all episodes until they end or wait for weights newer than `version`."""
+
+    def take(self, indices: Sequence[int]) -> list[Trajectory]:
+        """Returns finished episodes and forgets them."""
+
+    def close(self) -> None:
+        """Ends the episodes that have not finished."""
+
+
 class EpisodeCollector(Protocol):
     """Interface of `collect.Collector`, `programs.collect.ProgramCollector` and `judge.JudgedCollector`."""
 
@@ -87,3 +109,6 @@ class EpisodeCollector(Protocol):
         is_part: bool = False,
     ) -> tuple[list[Trajectory], CollectStatistics]:
         """Collects the episodes of all requests."""
+
+    def overlapping(self, replacement_stride: int) -> OverlappingEpisodes:
+        """Returns an object for episodes that wait for newer weights between their turns."""

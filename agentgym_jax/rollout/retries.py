@@ -236,7 +236,7 @@ def _check_prompts_fit(trajectories: Sequence[Trajectory]) -> None:
     """Raises ContextTooSmallError if no prompt fits."""
     fits = [t.outcome is not Outcome.CONTEXT_FULL or t.turns or t.error for t in trajectories]
     if trajectories and not any(fits):
-        shortest = min(len(t.tokens) for t in trajectories)
+        shortest = min(t.num_tokens for t in trajectories)
         raise ContextTooSmallError(
             f"none of {len(trajectories)} prompts fits: the shortest has {shortest} tokens. Raise "
             "config.sampling.max_tokens (and sampler.cache_length, learner.row_length) above it"

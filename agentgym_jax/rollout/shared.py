@@ -1,7 +1,9 @@
 """Joint rollout of all processes of a run.
 
 Each process collects the episodes of its own tasks with its own sampler and servers. Afterwards all
-processes have all episodes, so that advantages, metrics and decisions are the same everywhere.
+processes have summaries of all episodes (episodes/summary.py), so that advantages, metrics and
+decisions are the same everywhere. A process loads the episodes that it needs as a whole: those in its
+rows of the batch, and those whose records it writes.
 """
 
 import collections
@@ -11,6 +13,7 @@ from typing import Any
 
 from agentgym_jax.client.errors import EnvCause, ServerUnavailable
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.episodes import summary
 from agentgym_jax.episodes.trajectory import Outcome, Trajectory, from_message, to_message
 from agentgym_jax.mesh import processes
 from agentgym_jax.rollout.episode import EpisodeRequest
@@ -39,26 +42,102 @@ def collect_shared(
     """
     if processes.count() == 1:
         return collector.collect(requests, **options)
-    places = own_places([request.task for request in requests])
-    own = [requests[i] for i in places]
-    found = gather_episodes(lambda: collector.collect(own, is_part=True, **options))
-    # Each process has its episodes in the order of the requests.
-    rests = [iter(trajectories) for trajectories, _ in found]
-    numbers: dict[Task, int] = {}
-    for request in requests:
-        numbers.setdefault(request.task, len(numbers))
-    merged = [next(rests[numbers[request.task] % len(rests)]) for request in requests]
+    own = [requests[i] for i in own_places([request.task for request in requests])]
+    return share_episodes(requests, lambda: collector.collect(own, is_part=True, **options))
+
+
+def share_episodes(
+    requests: Sequence[EpisodeRequest],
+    collect: Callable[[], tuple[list[Trajectory], CollectStatistics]],
+) -> tuple[list[Trajectory], CollectStatistics]:
+    """Returns the episodes of all processes in the order of the requests, and the statistics.
+
+    `collect` returns the episodes of the process's own requests (`own_places`).
+    """
+    if processes.count() == 1:
+        merged, statistics = collect()
+    else:
+        found = _gather(collect, _offer, _summaries)
+        if requests:
+            _withdraw_before(requests[0].step - 1)
+        # Each process has its episodes in the order of the requests.
+        rests = [iter(trajectories) for trajectories, _ in found]
+        numbers: dict[Task, int] = {}
+        for request in requests:
+            numbers.setdefault(request.task, len(numbers))
+        merged = [next(rests[numbers[request.task] % len(rests)]) for request in requests]
+        statistics = _merge([statistics for _, statistics in found])
     check_collected(requests, merged)
-    return merged, _merge([statistics for _, statistics in found])
+    return merged, statistics
 
 
 def gather_episodes(
     collect: Callable[[], tuple[Sequence[Trajectory], CollectStatistics]],
 ) -> list[tuple[list[Trajectory], CollectStatistics]]:
-    """Returns the results of `collect` of all processes, by process number.
+    """Returns the results of `collect` of all processes, by process number, with whole episodes.
 
     Raises:
       ServerUnavailable: An environment of any process was unavailable for too long.
+    """
+    return _gather(
+        collect,
+        lambda trajectories: [to_message(t) for t in trajectories],
+        lambda i, messages, own: [from_message(m) for m in messages],
+    )
+
+
+class _Offers:
+    """Keys of the episodes that this process offers to others, by training step."""
+
+    def __init__(self) -> None:
+        self.by_step: dict[int, list[str]] = {}
+        self.count = 0
+
+
+_offers = _Offers()
+
+
+def _offer(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
+    """Offers whole episodes to the other processes; returns their summaries and keys."""
+    keys = []
+    for t in trajectories:
+        keys.append(f"episode/{processes.index()}/{_offers.count}")
+        _offers.count += 1
+        processes.offer(keys[-1], to_message(t))
+        _offers.by_step.setdefault(t.step, []).append(keys[-1])
+    return {"summaries": summary.encode(trajectories), "keys": keys}
+
+
+def _withdraw_before(step: int) -> None:
+    """Withdraws the episodes of earlier steps.
+
+    If all processes have begun to share the episodes of step n + 1, they have done the update of
+    step n - 1, also with rollouts in the background.
+    """
+    for old in [number for number in _offers.by_step if number < step]:
+        for key in _offers.by_step.pop(old):
+            processes.withdraw(key)
+
+
+def _summaries(i: int, message: Any, own: Sequence[Trajectory]) -> list[Trajectory]:
+    """Returns the episodes of process i: whole ones if it is this process, or else summaries."""
+    if i == processes.index():
+        return list(own)
+
+    def load(place: int) -> Trajectory:
+        return from_message(processes.fetch(message["keys"][place], i))
+
+    return list(summary.decode(message["summaries"], load))
+
+
+def _gather(
+    collect: Callable[[], tuple[Sequence[Trajectory], CollectStatistics]],
+    encode: Callable[[Sequence[Trajectory]], Any],
+    decode: Callable[[int, Any, Sequence[Trajectory]], list[Trajectory]],
+) -> list[tuple[list[Trajectory], CollectStatistics]]:
+    """Returns the results of `collect` of all processes; an error of any of them is raised in all.
+
+    `decode` has the number of a process, its message, and the episodes of this process.
     """
     trajectories: Sequence[Trajectory] = ()
     statistics, error = CollectStatistics(collections.Counter()), None
@@ -69,7 +148,7 @@ def gather_episodes(
             raise
         error = unavailable
     message = {
-        "episodes": [to_message(t) for t in trajectories],
+        "episodes": encode(trajectories),
         "statistics": vars(statistics)
         | {"env_errors": dict(statistics.env_errors), "judge": dict(statistics.judge)},
         "error": None if error is None else [str(error.cause), error.message],
@@ -83,7 +162,7 @@ def gather_episodes(
             raise ServerUnavailable(EnvCause(cause), f"process {i}: {text}")
     return [
         (
-            [from_message(m) for m in answer["episodes"]],
+            decode(i, answer["episodes"], trajectories),
             CollectStatistics(
                 **{
                     **answer["statistics"],
@@ -92,7 +171,7 @@ def gather_episodes(
                 }
             ),
         )
-        for answer in answers
+        for i, answer in enumerate(answers)
     ]
 
 
@@ -100,6 +179,11 @@ def share_statistics(own: SamplerStatistics) -> SamplerStatistics:
     """Returns the sum of the sampler statistics of all processes; the maximum of seconds."""
     answers = processes.gather(dataclasses.asdict(own), _CHANNEL)
     return _merge([SamplerStatistics(**answer) for answer in answers])
+
+
+def any_process(flag: bool) -> bool:
+    """Returns True if the flag is True in any process; all processes call this function together."""
+    return any(processes.gather(flag, _CHANNEL))
 
 
 def is_stopped(trajectories: Sequence[Trajectory]) -> bool:

@@ -297,6 +297,7 @@ class Conversations:
                     on_tokens,
                     sampling.stop_ids,
                     changes,
+                    sampling.version,
                 )
             except Exception:
                 sequence.key = before

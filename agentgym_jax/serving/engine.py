@@ -52,6 +52,7 @@ class _Work:
     on_tokens: OnTokens | None
     changes: Changes | None
     future: "concurrent.futures.Future[Generation]"
+    version: int | None = None  # least version of the weights; None for any
     num_reported: int = 0
     text: GrowingText | None = None  # sampled text; None before the first report
 
@@ -87,6 +88,7 @@ class Engine:
         self._max_waiting = max_waiting
         self._lock = threading.Lock()  # for `_is_running` and `num_waiting`
         self._is_running = False
+        self._version: int | None = None  # of the weights, if requests may wait for it
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._waiting: collections.deque[_Work] = collections.deque()
         self._active: dict[int, _Work] = {}  # by row
@@ -106,8 +108,11 @@ class Engine:
         return self._sampler.statistics.sampled
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self, version: int | None = None) -> Iterator[None]:
         """Runs the engine's thread; at the end, open requests fail with NotServingError.
+
+        `version` is that of the sampler's weights. Requests with a version wait for a run whose
+        version is at least that, also while the engine is stopped.
 
         Raises:
           Exception: The error of the sampler that ended the thread.
@@ -115,7 +120,7 @@ class Engine:
         stopping = threading.Event()
         thread = threading.Thread(target=self._run, args=(stopping,), name="engine", daemon=True)
         with self._lock:
-            self._is_running = True
+            self._is_running, self._version = True, version
         thread.start()
         try:
             yield
@@ -139,10 +144,12 @@ class Engine:
         on_tokens: OnTokens | None = None,
         stop_ids: Sequence[int] = (),
         changes: Changes | None = None,
+        version: int | None = None,
     ) -> Pending:
         """Appends `chunks` to a sequence without another open request, and samples an answer.
 
-        If the request fails or is cancelled, the sequence is as before.
+        If the request fails or is cancelled, the sequence is as before. With `version` the request
+        waits for weights of at least this version (`running`).
 
         Raises:
           RequestError: The tokens leave none to sample.
@@ -159,10 +166,18 @@ class Engine:
             )
         future: concurrent.futures.Future[Generation] = concurrent.futures.Future()
         work = _Work(
-            sequence, chunks, options, stop, frozenset(stop_ids), on_tokens, changes, future
+            sequence,
+            chunks,
+            options,
+            stop,
+            frozenset(stop_ids),
+            on_tokens,
+            changes,
+            future,
+            version,
         )
         work.future.set_running_or_notify_cancel()  # only the engine may complete it
-        self._enqueue(lambda: self._waiting.append(work))
+        self._enqueue(lambda: self._waiting.append(work), may_wait=version is not None)
         return Pending(work.future, lambda: self._inbox.put(lambda: self._cancel(work)), total)
 
     def score(self, tokens: Sequence[int]) -> "concurrent.futures.Future[TokenScores]":
@@ -171,12 +186,12 @@ class Engine:
         self._enqueue(lambda: self._score(tokens, future))
         return future
 
-    def _enqueue(self, message: Callable[[], None]) -> None:
-        """Counts a waiting request and passes a message to the thread."""
+    def _enqueue(self, message: Callable[[], None], *, may_wait: bool = False) -> None:
+        """Counts a waiting request and passes a message to the thread, or to that of the next run."""
         with self._lock:
-            if not self._is_running:
+            if self._error is not None or not (self._is_running or may_wait):
                 raise NotServingError(_STOPPED)
-            if self.num_waiting >= self._max_waiting:
+            if self.num_waiting >= self._max_waiting and not may_wait:
                 raise OverloadedError(f"{self.num_waiting} requests wait already; try again later")
             self.num_waiting += 1
             self._inbox.put(message)
@@ -190,7 +205,8 @@ class Engine:
     def _run(self, stopping: threading.Event) -> None:
         try:
             while not stopping.is_set():
-                self._take_messages(None if not self._active and not self._waiting else 0.0)
+                has_work = self._active or any(map(self._is_due, self._waiting))
+                self._take_messages(0.0 if has_work else None)
                 self._admit()
                 self._sampler.begin(self._call_limit())
                 while self._sampler.is_running:
@@ -203,6 +219,12 @@ class Engine:
             self._error = error
         finally:
             self._end()
+
+    def _is_due(self, work: _Work) -> bool:
+        """Returns True if a request may use the present weights."""
+        if work.version is None:
+            return True
+        return self._version is not None and work.version <= self._version
 
     def _call_limit(self) -> int | None:
         """Returns the maximum number of tokens per row of the next call; None for no limit.
@@ -218,22 +240,24 @@ class Engine:
         return max(1, round(min(_LUMP_S / self._sampler.step_s, self.cache_length)))
 
     def _end(self) -> None:
-        """Fails all requests and closes all rows."""
+        """Fails all requests, except those that wait for newer weights, and closes all rows."""
         with self._lock:
             self._is_running = False
         self._take_messages(0.0)
         with contextlib.suppress(Exception):  # after an error of the sampler it has no result
             self._sampler.finish()
+        kept = [w for w in self._waiting if w.version is not None and self._error is None]
+        with self._lock:
+            self.num_waiting -= len(self._waiting) - len(kept)
         for work in [*self._waiting, *self._active.values()]:
-            work.future.set_exception(NotServingError(_STOPPED))
+            if work not in kept:
+                work.future.set_exception(NotServingError(_STOPPED))
             self._close_row(work.sequence)
         for sequence in list(self._idle.values()):
             self._close_row(sequence)
-        self._waiting.clear()
+        self._waiting = collections.deque(kept)
         self._active.clear()
         self._idle.clear()
-        with self._lock:
-            self.num_waiting = 0
 
     def _take_messages(self, timeout_s: float | None) -> None:
         """Handles all messages; waits for the first one, at most `timeout_s` (None: for ever)."""
@@ -244,7 +268,7 @@ class Engine:
 
     def _admit(self) -> None:
         """Gives rows to waiting requests, in the order of arrival."""
-        for work in list(self._waiting):
+        for work in filter(self._is_due, list(self._waiting)):
             sequence, sampler, chunks = work.sequence, self._sampler, work.chunks
             if sequence.row is None:
                 if not sampler.free_rows and not self._free_idle_row():
@@ -283,7 +307,7 @@ class Engine:
 
     def _free_idle_row(self) -> bool:
         """Frees the row that has been idle longest; False if all rows have requests."""
-        needed = {work.sequence.row for work in self._waiting}
+        needed = {work.sequence.row for work in self._waiting if self._is_due(work)}
         sequence = next((s for row, s in self._idle.items() if row not in needed), None)
         if sequence is None:
             return False

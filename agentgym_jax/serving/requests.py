@@ -69,6 +69,7 @@ class Sampling:
         logits, as in `LogitOptions`.
       constraint: Form of the answer; None for any.
       name: Name of the answer among those of its episode; empty for none.
+      version: Least version of the weights, for which the request waits; None for any.
     """
 
     temperature: float | None = None
@@ -85,6 +86,7 @@ class Sampling:
     logit_bias: Mapping[int, float] | None = None
     constraint: Constraint | None = None
     name: str = ""
+    version: int | None = None
 
 
 def answer_name(response_id: str, choice: int) -> str:

@@ -220,7 +220,7 @@ def _explore(run: Run, parts: Parts, explorer: TrainState | None, number: int) -
     for kind in missing:
         episodes = _collect(run, parts, files[kind], step, f"exploring, round {number}")
         own = processes.own_part(len(episodes))
-        folder.write_trajectories(step, [to_record(episodes[i]) for i in own], kind)
+        folder.write_trajectories(step, [to_record(episodes[i].load()) for i in own], kind)
     return [from_record(r) for kind in files for r in folder.read_trajectories(step, kind)]
 
 

@@ -26,6 +26,11 @@ STEPS = 7
 OVERRIDES = (f"--config.total_steps={STEPS}", "--config.evaluation.every=4")
 STALE = (*OVERRIDES, "--config.rollout.max_off_policy_steps=1", "--config.mesh.tensor=2")
 
+AHEAD = (
+    *(*OVERRIDES, "--config.rollout.max_off_policy_steps=3", "--config.horizon.each.turns=(3,4)"),
+    "--config.horizon.groups.OpenDoorLoc.turns=(3,4)",
+)
+
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
@@ -102,6 +107,19 @@ def test_stale_rollouts_on_a_tensor_mesh_equal_those_of_one_process(tmp_path):
     two = finished(tmp_path / "two", 2, *STALE)
     assert_same_run(two, one)
     assert read_metrics(two / "metrics.jsonl")[-1]["policy/off_policy_steps"] == 1.0
+
+
+def test_overlapping_rollouts_of_killed_and_resumed_processes_equal_those_of_one(tmp_path):
+    one = finished(tmp_path / "one", 1, *AHEAD)
+    workdir = tmp_path / "run"
+    command = launch.train_command(workdir, *AHEAD)
+    with launch.started(command, 2, devices=4, folder=tmp_path / "logs") as running:
+        wait_for_step(RunFolder(workdir), 3)
+        running[1].kill()
+        assert running[0].wait(PATIENCE_S) != 0
+    assert_same_run(finished(workdir, 4, *AHEAD), one)
+    ages = [line.get("policy/off_policy_steps_max") for line in read_metrics(one / "metrics.jsonl")]
+    assert ages[-1] == 3.0
 
 
 @pytest.mark.parametrize(("victim", "count"), [(1, 1), (0, 4)])

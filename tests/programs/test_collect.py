@@ -23,6 +23,7 @@ from agentgym_jax.episodes.batch import pack
 from agentgym_jax.episodes.trajectory import Outcome, TokenSource
 from agentgym_jax.learner.turn_masks import turn_masks
 from agentgym_jax.learner.update import make_score
+from agentgym_jax.programs import program_episode
 from agentgym_jax.programs.gateway import Gateway
 from agentgym_jax.programs.program_collector import ProgramCollector
 from agentgym_jax.programs.runners import CommandProgram, FunctionProgram
@@ -82,8 +83,12 @@ class Setup:
         transport=None,
         should_stop=lambda: False,
         on_progress=lambda done, total, tokens: None,
+        drive=None,
     ):
-        """Returns trajectories and statistics; `program` None is the policy itself."""
+        """Returns trajectories and statistics; `program` None is the policy itself.
+
+        `drive(collector, requests, calls)` replaces the call of `collect`.
+        """
         client = EnvClient(
             self.world.url,
             "textcraft",
@@ -125,12 +130,11 @@ class Setup:
                     timeout_s=timeout_s,
                     **shared,
                 )
-            found = collector.collect(
-                requests,
-                replacement_stride=group,
-                on_progress=on_progress,
-                should_stop=should_stop,
-            )
+            calls = dict(on_progress=on_progress, should_stop=should_stop)
+            if drive is None:
+                found = collector.collect(requests, replacement_stride=group, **calls)
+            else:
+                found = drive(collector, requests, calls)
         assert self.sampler.free_rows == self.sampler.rows
         assert not self.world.sessions
         return found
@@ -160,6 +164,72 @@ def test_a_program_has_the_tokens_and_turns_of_the_policy_itself(setup):
             np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
         changed = dict(seconds=0.0, tokens=0, sources=0, logprobs=0, policy_versions=0)
         assert {**vars(ours), **changed} == {**vars(theirs), **changed}
+
+
+def overlapping(setup, policy, *, between=lambda: None, others=()):
+    """Returns a function that collects episodes whose turns use weights of versions 0, 1 and 2.
+
+    After each version it calls `between`, and collects other episodes with the indices `others`.
+    """
+
+    def drive(collector, requests, calls):
+        episodes = collector.overlapping(1)
+        added = [
+            episodes.add([dataclasses.replace(r, turn_versions=v) for r in half])
+            for v, half in (((0, 1, 2), requests[::2]), ((1, 1, 2), requests[1::2]))
+        ]
+        try:
+            for version in range(3):
+                setup.sampler.release()
+                setup.sampler.set_params(policy.init(jax.random.key(version)), version=version)
+                episodes.run(version, **calls)
+                assert setup.sampler.free_rows == setup.sampler.rows
+                between()
+                if others:
+                    collector.collect([requests[i] for i in others], replacement_stride=1, **calls)
+            halves = [episodes.take(indices) for indices in added]
+        finally:
+            episodes.close()
+        return [t for pair in zip(*halves, strict=True) for t in pair], None
+
+    return drive
+
+
+def test_a_program_waits_for_the_weights_of_each_turn_and_its_time_does_not_pass(
+    setup, policy, monkeypatch
+):
+    clock = time.perf_counter
+    passed = [0.0]
+    fake = types.SimpleNamespace(perf_counter=lambda: clock() + passed[0])
+    monkeypatch.setattr(program_episode, "time", fake)
+
+    def between():
+        passed[0] += 10 * PATIENCE_S
+
+    alone, _ = setup.play(None, range(6), drive=overlapping(setup, policy))
+    drive = overlapping(setup, policy, between=between, others=(0, 3))
+    played, _ = setup.play(function(programs.react), range(6), drive=drive)
+    for i, (ours, theirs) in enumerate(zip(played, alone, strict=True)):
+        assert (ours.outcome, ours.error) == (theirs.outcome, "")
+        for name in ("tokens", "sources", "logprobs", "policy_versions"):
+            np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+        versions = [ours.policy_versions[turn.action_start] for turn in ours.turns]
+        assert versions == [i % 2, 1, 2][: len(versions)]
+    assert max(len(t.turns) for t in played) == 3
+
+
+def test_waiting_programs_end_with_the_run(setup, policy):
+    def drive(collector, requests, calls):
+        episodes = collector.overlapping(1)
+        episodes.add([dataclasses.replace(r, turn_versions=(0, 1, 1)) for r in requests])
+        setup.sampler.set_params(policy.init(jax.random.key(0)), version=0)
+        episodes.run(0, **calls)
+        assert setup.world.sessions
+        episodes.close()
+        assert not collector.gateway.url
+        return [], None
+
+    setup.play(function(programs.react), drive=drive)
 
 
 def test_each_action_is_recorded_with_its_answer(setup):

@@ -68,6 +68,7 @@ def get_config(arg=None):
     c.rollout.show_turn_budget = "none"
     c.horizon = dict(kind="fixed", turns=3)
     c.program = dict(function="tests.programs.{module}:{function}")
+    c.rollout.max_off_policy_steps = {ahead}
     if {function!r} == "langgraph":
         script = {root!r} + "/tests/programs/langgraph_program.py"
         path = {root!r} + ":" + {root!r} + "/envs"
@@ -79,10 +80,11 @@ def get_config(arg=None):
 """
 
 
-def train(folder, function, status=0, python="", module="programs", **environ):
+def train(folder, function, status=0, python="", module="programs", ahead=0, **environ):
     """Runs the tiny job with a program in a new process; returns the records of the last step."""
     path = folder / f"{function}.py"
-    path.write_text(CONFIG.format(root=str(ROOT), module=module, function=function, python=python))
+    fields = dict(module=module, function=function, python=python, ahead=ahead)
+    path.write_text(CONFIG.format(root=str(ROOT), **fields))
     command = [sys.executable, "-m", "agentgym_jax.train", f"--config={path}"]
     done = subprocess.run(
         [*command, f"--workdir={folder}/run"],
@@ -110,14 +112,23 @@ def test_programs_with_branches_and_tools_are_trained(tmp_path, function):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("module", "function"), [("programs", "stop_once"), ("client_programs", "stop_compacting")]
+    ("module", "function", "ahead"),
+    [
+        ("programs", "stop_once", 0),
+        ("programs", "stop_once", 3),
+        ("client_programs", "stop_compacting", 0),
+    ],
 )
-def test_a_stopped_run_resumes_with_the_episodes_of_an_undisturbed_one(tmp_path, module, function):
+def test_a_stopped_run_resumes_with_the_episodes_of_an_undisturbed_one(
+    tmp_path, module, function, ahead
+):
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
-    options = dict(module=module, STOP_FILE=str(tmp_path))
+    options = dict(module=module, ahead=ahead, STOP_FILE=str(tmp_path))
     whole = train(tmp_path / "whole", function, **options)
     assert any(record.get("branch_starts") for record in whole)
+    versions = {v for record in whole for v in record["policy_versions"]}
+    assert versions == ({-1, 0, 1} if ahead else {-1, 2})
     options["STOP_FILE"] = str(tmp_path / "stop")
     train(tmp_path / "parts", function, status=128 + signal.SIGTERM, **options)
     parts = train(tmp_path / "parts", function, **options)

@@ -5,7 +5,6 @@ import pytest
 from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.config import sections
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.mesh import processes
 from agentgym_jax.rl import rl_config as rl
 from configs import common, quickstart
 
@@ -137,7 +136,6 @@ def test_a_loss_without_a_ratio_allows_no_off_policy_episodes():
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        (dict(program=dict(command="play")), "an agent program cannot pause"),
         (dict(algorithm__zero_variance="resample"), "the tasks of later steps are drawn before"),
     ],
 )
@@ -145,12 +143,6 @@ def test_rollouts_that_cannot_overlap_are_refused(changes, reason):
     parsed(rollout__max_off_policy_steps=1, **changes)
     with pytest.raises(sections.ConfigError, match=f"max_off_policy_steps=2: {reason}"):
         parsed(rollout__max_off_policy_steps=2, **changes)
-
-
-def test_overlapping_rollouts_need_a_single_process(monkeypatch):
-    monkeypatch.setattr(processes, "count", lambda: 2)
-    with pytest.raises(sections.ConfigError, match="single process, and this run has 2"):
-        parsed(rollout__max_off_policy_steps=2)
 
 
 def test_policy_updates_are_counted_from_the_end_of_the_critics_warm_up():
