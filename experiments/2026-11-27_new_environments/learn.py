@@ -1,12 +1,12 @@
 r"""Learning runs on two of the new environments (README.md of this folder).
 
-  python -m agentgym_jax.train --config=experiments/2026-11-27_new_environments/learn.py:environment=alfworld \
+  python -m agentgym_jax.train --config=experiments/2026-11-27_new_environments/learn.py:environment=alfworld,model=DIR \
       --workdir=runs/alfworld
   python -m agentgym_jax.train --config=experiments/2026-11-27_new_environments/learn.py:environment=sqlgym,model=DIR \
       --workdir=runs/sqlgym
 """
 
-from agentgym_jax.configs import common, quickstart
+from agentgym_jax.configs import common
 from agentgym_jax.configs.rl import babyai_qwen
 
 INSTRUCTIONS = (
@@ -18,49 +18,45 @@ INSTRUCTIONS = (
 
 
 def alfworld(model, dtype, smoke):
-    """Returns a run on one kind of household task: a small policy, or Qwen2.5-0.5B if `model` is set."""
+    """Returns a run of Qwen2.5-0.5B on one kind of household task, after 12 imitation steps."""
+    options = ",smoke" if smoke else ""
+    c = babyai_qwen.get_config(f"model={model},dtype={dtype}{options}")
 
     def tasks(limit=0, split="train"):
         where = dict(task_type=("look_at_obj_in_light",))
         return dict(kind="split", split=split, group_by="task_type", where=where, limit=limit)
 
-    shown = dict(environment="alfworld", agent="mixed", epsilon=0.2, max_turns=12)
-    options = ",smoke" if smoke else ""
-    if model:
-        c = babyai_qwen.get_config(f"model={model},dtype={dtype}{options}")
-        entry = dict(instructions=INSTRUCTIONS, action_format="react_or_bare")
-        c.sampler.buckets = ((128, 4), (256, 2))
-        c.model.remat = "block"  # rows of 2,048 tokens need 12 GiB without it
-        demonstrations = dict(expert=dict(tasks=tasks(40), seed=0, **shown))
-        sft = dict(steps=1 if smoke else 12, rows=1, micro_rows=1, weighting="token_mean")
-        sft |= dict(train_on="actions", too_long="truncate", bad="fatal", files=())
-        sft["optimizer"] = dict(c.optimizer) | dict(learning_rate=3e-4)
-    else:
-        c = quickstart.get_config("smoke" if smoke else None)
-        entry = {}
-        c.tokenizer.vocab_size = 1024
-        c.tokenizer.pretokenizer_pattern = r"[0-9]+|\n|, | "
-        c.model.architecture.max_position = 2048
-        c.rollout.tasks_per_step = 2 if smoke else 12
-        c.sampling.max_turn_tokens = 24
-        c.sampler.buckets = ((128, 16),)
-        # All training tasks, each with four random detours.
-        demonstrations = {
-            f"expert{seed}": dict(tasks=tasks(20 if smoke else 0), seed=seed, **shown)
-            for seed in range(4)
-        }
-        sft = dict(c.sft) | dict(steps=2 if smoke else 600, rows=4, micro_rows=4)
     c.environments = dict(
-        alfworld=common.environment(train=tasks(), eval=tasks(2 if smoke else 0, "test"), **entry)
+        alfworld=common.environment(
+            train=tasks(),
+            eval=tasks(2 if smoke else 0, "test"),
+            instructions=INSTRUCTIONS,
+            action_format="react_or_bare",
+        )
     )
     c.total_steps = 1 if smoke else 12
     # An observation lists the available actions, in about 100 tokens.
     c.sampling.max_tokens = c.sampler.cache_length = c.learner.row_length = 2048
+    c.sampler.buckets = ((128, 4), (256, 2))
     c.learner.micro_rows = 1
+    c.model.remat = "block"  # rows of 2,048 tokens need 12 GiB without it
     c.horizon = dict(kind="fixed", turns=8)
     c.evaluation.max_turns = 8
+    shown = dict(environment="alfworld", agent="mixed", epsilon=0.2, max_turns=12, seed=0)
     with c.unlocked():
-        c.sft = sft | dict(row_length=2048, demonstrations=demonstrations)
+        c.sft = dict(
+            steps=1 if smoke else 12,
+            rows=1,
+            micro_rows=1,
+            row_length=2048,
+            weighting="token_mean",
+            train_on="actions",
+            too_long="truncate",
+            bad="fatal",
+            files=(),
+            demonstrations=dict(expert=dict(tasks=tasks(40), **shown)),
+            optimizer=dict(c.optimizer) | dict(learning_rate=3e-4),
+        )
     return c
 
 
