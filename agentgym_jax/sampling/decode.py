@@ -114,7 +114,9 @@ def token_uniform(key_B2: jax.Array, position_B: jax.Array) -> jax.Array:
     return jax.vmap(draw_uniform)(key_B2, position_B)
 
 
-def should_continue(rows: RowState, return_after_finished: jax.Array, steps: int, carry) -> Any:
+def should_continue(
+    rows: RowState, return_after_finished: jax.Array, steps: jax.Array | int, carry: Any
+) -> jax.Array:
     """Returns whether a call continues that began with `rows`, given (step, cache, rows, out)."""
     step, _, rows_now, _ = carry
     finished = jnp.sum(rows.is_active & ~rows_now.is_active)

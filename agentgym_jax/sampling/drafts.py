@@ -17,24 +17,20 @@ from agentgym_jax.models import kv_cache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling import decode, logits
 
-# An earlier occurrence of the last tokens counts from SHORTEST tokens. The longest one is taken, up
-# to LONGEST tokens, and the latest one of equal length.
-SHORTEST, LONGEST = 2, 6
+LONGEST = 6  # maximum number of tokens that are compared
 
 
-def propose(
-    tokens_BS: jax.Array, length_B: jax.Array, count: int
-) -> tuple[jax.Array, jax.Array]:
-    """Returns drafts of the tokens after position `length_B`, and whether there is one.
+def propose(tokens_BS: jax.Array, length_B: jax.Array, count: int) -> jax.Array:
+    """Returns drafts of the tokens after position `length_B`: int32 [B, count].
+
+    A draft follows the longest earlier occurrence of the last tokens, up to LONGEST, and the latest
+    one of equal length. If it ends less than `count` tokens before `length_B`, the tokens between
+    are repeated. A draft costs the same whether it is right or not, so there always is one.
 
     Args:
       tokens_BS: Tokens of each row by position; those after `length_B` are undefined.
       length_B: Position of the last known token of each row.
-      count: Number of tokens of a draft (k).
-
-    Returns:
-      int32 [B, k] and bool [B]. If the occurrence ends less than k tokens before `length_B`, its
-      continuation is repeated.
+      count: Number of tokens of a draft.
     """
     chex.assert_rank([tokens_BS, length_B], [2, 1])
     slot_1S = jnp.arange(tokens_BS.shape[1])[None]
@@ -45,11 +41,11 @@ def propose(
         # `roll` moves tokens of the end to the front, where no token precedes.
         is_equal_BS &= (jnp.roll(tokens_BS, i, axis=1) == last_B1) & (slot_1S >= i)
         matched_BS += is_equal_BS
-    score_BS = jnp.where(matched_BS >= SHORTEST, matched_BS * tokens_BS.shape[1] + slot_1S, -1)
+    score_BS = jnp.where(matched_BS > 0, matched_BS * tokens_BS.shape[1] + slot_1S, 0)
     end_B1 = jnp.argmax(score_BS, axis=1)[:, None]
     period_B1 = jnp.maximum(length_B[:, None] - end_B1, 1)
     source_Bk = end_B1 + 1 + jnp.arange(count)[None] % period_B1
-    return jnp.take_along_axis(tokens_BS, source_Bk, axis=1), jnp.max(score_BS, axis=1) >= 0
+    return jnp.take_along_axis(tokens_BS, source_Bk, axis=1)
 
 
 @functools.partial(
@@ -61,16 +57,19 @@ def decode_chunk(
     cache: kv_cache.KVCache,
     rows: decode.RowState,
     return_after_finished: jax.Array,
-    row_B: jax.Array | None = None,
+    row_B: jax.Array | None,
+    max_steps: jax.Array,
     *,
     steps: int,
     draft_tokens: int,
 ) -> tuple[kv_cache.KVCache, decode.DecodedChunk]:
-    """Samples up to `steps * (draft_tokens + 1)` tokens for every active row.
+    """Samples, in up to `min(steps, max_steps)` steps, tokens for every active row.
 
-    Other arguments and the result are those of `decode.decode_chunk`; `rows.tokens` is required.
-    Every step computes `draft_tokens + 1` positions (T) of each row. Keys and values of rejected
-    tokens lie behind the sequence, where no query reads them before they are overwritten.
+    A step computes `draft_tokens + 1` positions (T) of each row and samples up to as many tokens.
+    Keys and values of rejected tokens lie behind the sequence, where no query reads them before
+    they are overwritten. `rows.tokens` is required; other arguments and the result are those of
+    `decode.decode_chunk`. No limit of a call cuts a draft, so the draws of a row do not depend on
+    other rows.
     """
     chex.assert_rank(rows.tokens, 2)
     B, T = rows.token.shape[0], draft_tokens + 1
@@ -82,9 +81,8 @@ def decode_chunk(
 
     def sample_tokens(carry):
         step, cache, row, out = carry
-        draft_Bk, has_draft_B = propose(row.tokens, row.length, draft_tokens)
-        drafted_B = jnp.where(has_draft_B, jnp.minimum(draft_tokens, row.budget - 1), 0)
-        is_input_BT = row.is_active[:, None] & (offset_1T <= drafted_B[:, None])
+        draft_Bk = propose(row.tokens, row.length, draft_tokens)
+        is_input_BT = row.is_active[:, None] & (offset_1T < row.budget[:, None])
         input_BT = jnp.concatenate([row.token[:, None], draft_Bk], axis=1)
         next_BT = row.length[:, None] + offset_1T
         hidden_BTD, cache = policy.hidden_cached(
@@ -129,7 +127,8 @@ def decode_chunk(
         return step + 1, cache, row, out
 
     empty = decode.DecodedChunk.create(B, capacity).replace(row_steps=jnp.int32(0))
-    should_continue = functools.partial(decode.should_continue, rows, return_after_finished, steps)
+    limits = (rows, return_after_finished, jnp.minimum(steps, max_steps))
+    should_continue = functools.partial(decode.should_continue, *limits)
     with jax.named_scope("decode_steps"):
         _, cache, _, out = jax.lax.while_loop(
             should_continue, sample_tokens, (jnp.int32(0), cache, rows, empty)

@@ -8,7 +8,7 @@ environment answers.
 import dataclasses
 import time
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -390,11 +390,11 @@ class Sampler:
             record.must_replay = record.total > 0
             self._state.length[row] = 0
 
-    def begin(self, max_tokens: int | None = None) -> None:
+    def begin(self, max_steps: int | None = None) -> None:
         """Prefills all queued tokens and starts a decode call; `finish` must follow.
 
         Rows may be opened, prefilled and closed before `finish`. Their new tokens wait for the
-        next call. `max_tokens` limits the tokens per row of this call; None for `decode_steps`.
+        next call. `max_steps` limits the decode steps of this call; None for `decode_steps`.
         """
         if self._params is None:
             raise ValueError("Sampler.begin before Sampler.set_params: there are no weights yet")
@@ -406,10 +406,8 @@ class Sampler:
             return
         started = time.perf_counter()
         state, members, row_B = self._select_rows()
-        if max_tokens is not None:
-            state = state.replace(budget=np.minimum(state.budget, max_tokens))
         adjustment = self._adjust(state, members)
-        chunk = self._decode(state, row_B, adjustment)
+        chunk = self._decode(state, row_B, adjustment, max_steps)
         self._running = _Call(members, chunk, adjustment is not None, started)
 
     def _adjust(
@@ -427,28 +425,23 @@ class Sampler:
         state: decode.RowState,
         row_B: np.ndarray | None,
         adjustment: Adjustment | None = None,
+        max_steps: int | None = None,
     ) -> decode.DecodedChunk:
-        finished = np.int32(1 if adjustment is not None else self._return_after_finished)
-        inputs = (self.policy, self._params, self._cache)
+        most = self._decode_steps if max_steps is None else max_steps
+        static = dict(steps=self._decode_steps)
+        program: Any
+        inputs: tuple[Any, ...]
+        if self._draft_tokens and adjustment is None:
+            program = drafts.decode_chunk
+            inputs = (state, np.int32(self._return_after_finished), row_B, np.int32(most))
+            static["draft_tokens"] = self._draft_tokens
+        else:
+            program = decode.decode_chunk
+            state = state.replace(budget=np.minimum(state.budget, most), tokens=None)
+            finished = 1 if adjustment is not None else self._return_after_finished
+            inputs = (state, np.int32(finished), row_B, adjustment)
         with launch_lock:
-            if self._draft_tokens and adjustment is None:
-                self._cache, chunk = drafts.decode_chunk(
-                    *inputs,
-                    state,
-                    finished,
-                    row_B,
-                    steps=self._decode_steps,
-                    draft_tokens=self._draft_tokens,
-                )
-            else:
-                self._cache, chunk = decode.decode_chunk(
-                    *inputs,
-                    state.replace(tokens=None),
-                    finished,
-                    row_B,
-                    adjustment,
-                    steps=self._decode_steps,
-                )
+            self._cache, chunk = program(self.policy, self._params, self._cache, *inputs, **static)
         return chunk
 
     def finish(self) -> list[SampledTurn]:
@@ -462,7 +455,9 @@ class Sampler:
         self._order.note(int(chunk.steps), is_adjusted=call.is_adjusted)
         stats.sampled += int(chunk.count.sum())
         stats.decode_row_steps += len(chunk.count) * int(chunk.steps)
-        stats.busy_row_steps += int(chunk.count.sum() if chunk.row_steps is None else chunk.row_steps)
+        stats.busy_row_steps += int(
+            chunk.count.sum() if chunk.row_steps is None else chunk.row_steps
+        )
         seconds = time.perf_counter() - call.started
         stats.seconds_decode += seconds
         self.step_s = seconds / max(1, int(chunk.steps))

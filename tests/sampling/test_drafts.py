@@ -69,7 +69,7 @@ def sample_turn(sampler, prompt, options, key=plain.KEYS[0]):
     return turns[0]
 
 
-def make_cyclic(cyclic, *, stop=(), **options):
+def make_cyclic(cyclic, *, stop=15):
     sampler = Sampler(
         cyclic[0],
         rows=1,
@@ -77,8 +77,8 @@ def make_cyclic(cyclic, *, stop=(), **options):
         buckets=((16, 1),),
         decode_steps=4,
         return_after_finished=1,
-        stop_ids=stop,
-        **options,
+        stop_ids=[stop],
+        draft_tokens=6,
     )
     sampler.set_params(cyclic[1], version=0)
     return sampler
@@ -88,14 +88,13 @@ def test_a_draft_continues_the_latest_of_the_longest_earlier_occurrences():
     rows = [
         [1, 2, 3, 4, 9, 2, 3, 5, 6, 1, 2, 3],  # three tokens match at 2, and two at 6
         [8, 2, 3, 4, 9, 2, 3, 5, 6, 7, 2, 3],  # the later of two matches
-        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 3],  # one token is no match
+        [1, 3, 4, 5, 6, 7, 8, 9, 3, 10, 11, 3],  # the later of two matches of one token
         [4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4],  # continues beyond the known tokens
     ]
     undefined = [[2, 3]] * 4  # behind the last known token
     tokens = np.concatenate([rows, undefined], axis=1).astype(np.int32)
-    draft, has_draft = drafts.propose(tokens, np.full(4, 11, np.int32), 3)
-    assert has_draft.tolist() == [True, True, False, True]
-    np.testing.assert_array_equal(draft[np.asarray(has_draft)], [[4, 9, 2], [5, 6, 7], [4, 4, 4]])
+    draft = drafts.propose(tokens, np.full(4, 11, np.int32), 3)
+    np.testing.assert_array_equal(draft, [[4, 9, 2], [5, 6, 7], [10, 11, 3], [4, 4, 4]])
 
 
 @pytest.mark.parametrize(
@@ -141,7 +140,7 @@ def test_drafted_samples_do_not_depend_on_order_delays_or_the_length_of_a_call(p
 
 
 def test_a_stop_token_inside_a_draft_ends_the_turn_and_the_next_turn_goes_on(cyclic):
-    sampler = make_cyclic(cyclic, stop=[7], draft_tokens=6)
+    sampler = make_cyclic(cyclic, stop=7)
     options = SamplingOptions(temperature=0.0, max_turn_tokens=20, max_tokens=60)
     row = sampler.open(plain.KEYS[0], options)
     for _ in range(2):  # in the first turn 7 is the second token of a draft
@@ -151,9 +150,17 @@ def test_a_stop_token_inside_a_draft_ends_the_turn_and_the_next_turn_goes_on(cyc
     assert sampler.statistics.busy_row_steps == 2
 
 
+def test_drafts_repeat_tokens_that_earlier_calls_sampled(cyclic):
+    sampler = make_cyclic(cyclic)
+    options = SamplingOptions(temperature=0.0, max_turn_tokens=3 * PERIOD, max_tokens=60)
+    sampled = sample_turn(sampler, [0], options)
+    assert sampled.tokens.tolist() == [(1 + i) % PERIOD for i in range(3 * PERIOD)]
+    assert sampler.statistics.busy_row_steps == PERIOD + -(-2 * PERIOD // 7)
+
+
 @pytest.mark.parametrize("limit", ["turn", "episode"])
 def test_a_token_limit_inside_a_draft_is_kept_exactly(cyclic, limit):
-    sampler = make_cyclic(cyclic, draft_tokens=6)
+    sampler = make_cyclic(cyclic)
     prompt = list(range(PERIOD)) + [0, 1, 2]
     for count in range(1, 12):
         turn, episode = (count, 60) if limit == "turn" else (40, len(prompt) + count)
@@ -170,9 +177,9 @@ def test_a_cut_turn_and_a_rewound_row_continue_from_the_tokens_that_remain(polic
         sampler = plain.make_sampler(policy, params, draft_tokens=draft_tokens)
         row = sampler.open(plain.KEYS[0], LONG_TURNS)
         sampler.prefill(row, plain.prompt(0))
-        sampler.begin(max_tokens=9)
+        sampler.begin(max_steps=9)
         sampler.finish()
-        assert len(sampler.partial_turn(row)[0]) <= 9
+        assert len(sampler.partial_turn(row)[0]) >= 4
         sampler.cut_turn(row, 4)
         for kept in (None, 20):
             if kept:
@@ -185,6 +192,7 @@ def test_a_cut_turn_and_a_rewound_row_continue_from_the_tokens_that_remain(polic
     assert turns[:2] == turns[2:]
 
 
+@pytest.mark.slow
 def test_rows_with_changed_logits_decode_without_drafts_beside_others(policy, params):
     turns = []
     for draft_tokens in (0, 3):
