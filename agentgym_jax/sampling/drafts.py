@@ -20,6 +20,14 @@ from agentgym_jax.sampling import decode, logits
 LONGEST = 6  # maximum number of tokens that are compared
 
 
+def no_rollback(draft_tokens: int) -> str:
+    """Returns the message that refuses drafts for a model with gated delta nets."""
+    return (
+        f"sampler.draft_tokens={draft_tokens}: the state of a Qwen3.5 cannot return to the tokens "
+        "before a rejected draft; set 0"
+    )
+
+
 def propose(tokens_BS: jax.Array, length_B: jax.Array, count: int) -> jax.Array:
     """Returns drafts of the tokens after position `length_B`: int32 [B, count].
 

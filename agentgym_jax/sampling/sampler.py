@@ -74,7 +74,7 @@ class Sampler:
         cache_length: Annotated[int, Range(2, unit="tokens")],
         buckets: Sequence[tuple[int, int]],
         decode_rows: Annotated[int, Range(0)] = 0,
-        decode_steps: Annotated[int, Range(1, unit="tokens")],
+        decode_steps: Annotated[int, Range(1, unit="steps")],
         return_after_finished: Annotated[int, Range(1)],
         draft_tokens: Annotated[int, Range(0, MAX_DRAFT_TOKENS, unit="tokens")] = 0,
         stop_ids: Sequence[int],
@@ -115,10 +115,7 @@ class Sampler:
                 f"sampler.decode_rows={decode_rows}: rows cannot move on several devices; set 0"
             )
         if draft_tokens and policy.config.hybrid is not None:
-            raise ValueError(
-                f"sampler.draft_tokens={draft_tokens}: the state of gated delta nets (Qwen3.5) cannot "
-                "return to the tokens before a rejected draft; set 0"
-            )
+            raise ValueError(drafts.no_rollback(draft_tokens))
         self.policy = policy
         self.rows = rows
         self.decode_rows = min(decode_rows or rows, rows)

@@ -1,34 +1,43 @@
-r"""Measures what drafts save: decode steps per sampled token on recorded episodes, and the time.
+r"""Measures what drafts save: decode steps per sampled token of whole episodes, and the time.
 
-  PYTHONPATH=. python experiments/benchmarks/drafts.py --draft_tokens=4 \
-      --episodes=runs/todo/trajectories/eval_000000.jsonl
+  PYTHONPATH=. python experiments/benchmarks/drafts.py --environments=textcraft,babyai,todo --tokenizer=DIR
+  PYTHONPATH=. python experiments/benchmarks/drafts.py --episodes=runs/X/trajectories/step_000001.jsonl
+  PYTHONPATH=. python experiments/benchmarks/drafts.py --environments=textcraft --tokenizer=DIR --model=DIR
 
-  PYTHONPATH=. python experiments/benchmarks/drafts.py --draft_tokens=4 --rows=1,8 --model=DIR \
-      --episodes=runs/todo/trajectories/eval_000000.jsonl
-
-Drafts change no token, so the steps of a recorded episode follow from its tokens. With `--model`,
-this model samples one turn per row after the recorded beginning of an episode. Samplers with and
-without drafts alternate, from the same caches and random keys. The first round, which compiles, is
-not counted. The episodes must have the tokens of this model.
+Drafts change no token, so the steps of an episode follow from its tokens. Episodes are those of
+files, or of scripted agents, whose actions a policy samples after imitation. With `--model`, this
+model samples one turn per row after the first half of an episode. Samplers with and without drafts
+alternate, from the same caches and random keys. The first round, which compiles, is not counted.
 """
 
+import dataclasses
+import itertools
 import json
+import pathlib
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 
 import jax
 import numpy as np
 from absl import app, flags
 
-from agentgym_jax.episodes.trajectory import Trajectory, from_record
+from agentgym_jax.data.conversations import read_conversations
+from agentgym_jax.data.demonstrations import record
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.episodes.trajectory import from_record
 from agentgym_jax.jobs.serving import load_model, make_sampler
 from agentgym_jax.sampling import drafts
 from agentgym_jax.sampling.options import SamplingOptions, episode_key
 from agentgym_jax.sampling.sampler import Sampler
+from agentgym_jax.text.chat import ChatRenderer
+from agentgym_jax.text.tokenizer import load_tokenizer
 
-_EPISODES = flags.DEFINE_list("episodes", None, "Files of trajectories.", required=True)
+_EPISODES = flags.DEFINE_list("episodes", [], "Files of trajectories.")
+_ENVIRONMENTS = flags.DEFINE_list("environments", [], "Environments that scripted agents play.")
+_TOKENIZER = flags.DEFINE_string("tokenizer", "", "Hugging Face directory, for `--environments`.")
 _DRAFTS = flags.DEFINE_list("draft_tokens", ["2", "4", "8"], "Tokens of a draft.")
-_LIMIT = flags.DEFINE_integer("limit", 64, "Episodes of a file.")
+_LIMIT = flags.DEFINE_integer("limit", 64, "Number of episodes.")
 _MODEL = flags.DEFINE_string("model", "", "Model that samples; empty: steps only.")
 _DTYPE = flags.DEFINE_enum("dtype", "bfloat16", ["bfloat16", "float32"], "Type of the weights.")
 _ROWS = flags.DEFINE_list("rows", ["1", "8"], "Rows that decode together.")
@@ -37,19 +46,37 @@ _TURN = flags.DEFINE_integer("turn_tokens", 48, "Maximum tokens of a sampled tur
 _ROUNDS = flags.DEFINE_integer("rounds", 2, "Number of measurements of each sampler.")
 
 
-def read(path: str) -> list[Trajectory]:
+@dataclasses.dataclass(frozen=True)
+class Episode:
+    """Tokens of an episode, and which of them are sampled."""
+
+    tokens: np.ndarray  # int32 [n]
+    action_mask: np.ndarray  # bool [n]
+
+
+def read(path: str) -> list[Episode]:
     """Returns the first episodes of a file."""
     with open(path, encoding="utf-8") as lines:
-        found = [
-            from_record(json.loads(line))
-            for _, line in zip(range(_LIMIT.value), lines, strict=False)
-        ]
-    return [trajectory for trajectory in found if trajectory.action_mask.any()]
+        first = itertools.islice(lines, _LIMIT.value)
+        found = [from_record(json.loads(line)) for line in first]
+    return [Episode(t.tokens, t.action_mask) for t in found if t.action_mask.any()]
 
 
-def turns(trajectory: Trajectory) -> Iterator[tuple[int, int]]:
+def play(environment: str) -> list[Episode]:
+    """Returns episodes of the scripted agent."""
+    renderer = ChatRenderer(load_tokenizer(_TOKENIZER.value))
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "episodes.jsonl"
+        tasks = [Task(environment, i, "") for i in range(_LIMIT.value)]
+        record(tasks, path, agent="expert", epsilon=0.0, max_turns=20, seed=0)
+        found = read_conversations(path, bad="fatal")
+    encoded = [renderer.encode_conversation(c.messages) for c in found]
+    return [Episode(e.tokens, e.action_mask) for e in encoded if e.action_mask.any()]
+
+
+def turns(episode: Episode) -> Iterator[tuple[int, int]]:
     """Yields the first token of each turn and the one after its last."""
-    mask = np.concatenate([[False], trajectory.action_mask, [False]])
+    mask = np.concatenate([[False], episode.action_mask, [False]])
     edges = np.flatnonzero(np.diff(mask.astype(np.int8)))
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
@@ -57,10 +84,10 @@ def turns(trajectory: Trajectory) -> Iterator[tuple[int, int]]:
 _propose = jax.jit(drafts.propose, static_argnums=2)
 
 
-def count_steps(trajectory: Trajectory, draft_tokens: int) -> tuple[int, int]:
+def count_steps(episode: Episode, draft_tokens: int) -> tuple[int, int]:
     """Returns the sampled tokens of an episode and the decode steps that they need."""
-    tokens = np.asarray(trajectory.tokens, np.int32)
-    at = np.flatnonzero(trajectory.action_mask)
+    tokens = np.asarray(episode.tokens, np.int32)
+    at = np.flatnonzero(episode.action_mask)
     side = 256  # few shapes for the compiler
     padded = np.pad(tokens, (0, -len(tokens) % side))
     last = np.pad(at - 1, (0, -len(at) % side))
@@ -69,7 +96,7 @@ def count_steps(trajectory: Trajectory, draft_tokens: int) -> tuple[int, int]:
     )
     line = {position: i for i, position in enumerate(at.tolist())}
     steps = 0
-    for start, stop in turns(trajectory):
+    for start, stop in turns(episode):
         while start < stop:
             now = tokens[start : min(stop - 1, start + draft_tokens)]
             is_right = draft[line[start], : len(now)] == now
@@ -78,12 +105,12 @@ def count_steps(trajectory: Trajectory, draft_tokens: int) -> tuple[int, int]:
     return len(at), steps
 
 
-def beginnings(episodes: Sequence[Trajectory], rows: int) -> list[list[int]]:
+def beginnings(episodes: Sequence[Episode], rows: int) -> list[list[int]]:
     """Returns for each row the tokens before the middle turn of an episode, within the context."""
     found = []
-    for trajectory in episodes:
-        starts = [start for start, _ in turns(trajectory) if start <= _CONTEXT.value]
-        found += [trajectory.tokens[: starts[len(starts) // 2]].tolist()] if starts else []
+    for episode in episodes:
+        starts = [start for start, _ in turns(episode) if start <= _CONTEXT.value]
+        found += [episode.tokens[: starts[len(starts) // 2]].tolist()] if starts else []
     return [found[i % len(found)] for i in range(rows)]
 
 
@@ -143,17 +170,17 @@ def measure(prompts: Sequence[list[int]]) -> None:
 
 def main(_: list[str]) -> None:
     """Prints the steps per token of each file, and the times."""
-    for path in _EPISODES.value:
-        episodes = read(path)
+    sources = {path: read for path in _EPISODES.value} | dict.fromkeys(_ENVIRONMENTS.value, play)
+    for name, load in sources.items():
+        episodes = load(name)
         for count in map(int, _DRAFTS.value):
             totals = np.sum([count_steps(episode, count) for episode in episodes], axis=0)
             sys.stdout.write(
-                f"{path}: {count} draft tokens: {totals[1] / totals[0]:.2f} steps a token "
+                f"{name}: {count} draft tokens: {totals[1] / totals[0]:.2f} steps a token "
                 f"({totals[0]} tokens, {len(episodes)} episodes)\n"
             )
-        if _MODEL.value:
-            for rows in map(int, _ROWS.value):
-                measure(beginnings(episodes, rows))
+        for rows in map(int, _ROWS.value if _MODEL.value else []):
+            measure(beginnings(episodes, rows))
 
 
 if __name__ == "__main__":
