@@ -53,7 +53,7 @@ def propose(tokens_BS: jax.Array, length_B: jax.Array, count: int) -> jax.Array:
     end_B1 = jnp.argmax(score_BS, axis=1)[:, None]
     period_B1 = jnp.maximum(length_B[:, None] - end_B1, 1)
     source_Bk = end_B1 + 1 + jnp.arange(count)[None] % period_B1
-    return jnp.take_along_axis(tokens_BS, source_Bk, axis=1)
+    return jnp.take_along_axis(tokens_BS, jnp.minimum(source_Bk, length_B[:, None]), axis=1)
 
 
 @functools.partial(
@@ -74,8 +74,8 @@ def decode_chunk(
     """Samples, in up to `min(steps, max_steps)` steps, tokens for every active row.
 
     A step computes `draft_tokens + 1` positions (T) of each row and samples up to as many tokens.
-    Keys and values of rejected tokens lie behind the sequence, where no query reads them before
-    they are overwritten. `rows.tokens` is required; other arguments and the result are those of
+    Keys and values of rejected tokens are in slots after the sequence. They are overwritten before
+    a query reads these slots. `rows.tokens` is required; other arguments and the result are those of
     `decode.decode_chunk`. No limit of a call cuts a draft, so the draws of a row do not depend on
     other rows.
     """

@@ -96,8 +96,8 @@ class Sampler:
             and with drafts up to `draft_tokens` + 1.
           return_after_finished: Number of finished turns after which a decode call returns early.
           draft_tokens: Tokens that are proposed from the row's earlier tokens and checked in each
-            decode step (drafts.py); 0 for none. The sampled tokens stay the same up to rounding.
-            Rows with changed logits have no drafts.
+            decode step; 0 for none. The sampled tokens stay the same up to rounding. Rows with
+            changed logits have no drafts.
           stop_ids: Tokens that end a turn.
           truncates: False if no episode sets top-k or top-p. The decode program then has no branch
             for them, whose condition a GPU program would read on the host in every step.
