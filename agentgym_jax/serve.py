@@ -23,6 +23,7 @@ from agentgym_jax.cli.command_setup import prepare
 from agentgym_jax.cli.startup import launch
 from agentgym_jax.jobs.serving import load_model, make_backend, make_sampler
 from agentgym_jax.runs import interrupts
+from agentgym_jax.sampling.sampler import MAX_DRAFT_TOKENS
 from agentgym_jax.serving.app import make_app
 from agentgym_jax.serving.http_server import HttpServer
 from agentgym_jax.text.tool_chat import REASONING_PARSERS, TOOL_PARSERS
@@ -35,7 +36,14 @@ _CONTEXT = flags.DEFINE_integer("context", 4096, "Maximum tokens of a conversati
 _WAITING = flags.DEFINE_integer("max_waiting", 256, "Requests that may wait; more get 429.", 0)
 _DTYPE = flags.DEFINE_enum("dtype", "bfloat16", ["bfloat16", "float32"], "Type of the weights.")
 _TENSOR = flags.DEFINE_integer("tensor", 1, "Number of devices that share a layer.", 1)
-_STEPS = flags.DEFINE_integer("decode_steps", 16, "Tokens per decode call.", 1)
+_STEPS = flags.DEFINE_integer("decode_steps", 16, "Decode steps per call.", 1)
+_DRAFTS = flags.DEFINE_integer(
+    "draft_tokens",
+    0,
+    "Tokens that are proposed from earlier ones and checked in each decode step.",
+    0,
+    MAX_DRAFT_TOKENS,
+)
 _TOOLS = flags.DEFINE_enum(
     "tool_parser",
     "auto",
@@ -59,7 +67,11 @@ def main(argv: list[str]) -> int:
         token = read_token(_HOST.value, _TOKEN.value)
         model = load_model(_MODEL.value, dtype=_DTYPE.value, tensor=_TENSOR.value)
         sampler = make_sampler(
-            model, rows=_ROWS.value, context=_CONTEXT.value, decode_steps=_STEPS.value
+            model,
+            rows=_ROWS.value,
+            context=_CONTEXT.value,
+            decode_steps=_STEPS.value,
+            draft_tokens=_DRAFTS.value,
         )
     except (*USER_ERRORS, ValueError) as error:
         sys.stderr.write(f"\nagentgym_jax.serve: {error}\n")

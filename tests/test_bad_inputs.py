@@ -138,6 +138,7 @@ WRONG = [
     ("rl", dict(sampler__buckets=((16, 1), (16, 2))), "must name each token length once"),
     ("rl", dict(sampler__buckets=(16, 4)), "config.sampler.buckets=(16, 4): expected a sequence"),
     ("rl", dict(sampler__return_after_finished=0), "config.sampler.return_after_finished=0"),
+    ("rl", dict(sampler__draft_tokens=17), "config.sampler.draft_tokens=17"),
     ("rl", dict(sampling__temperature=-1.0), "config.sampling.temperature=-1.0"),
     ("rl", dict(sampling__top_p=0.0), "config.sampling.top_p=0.0"),
     ("rl", dict(sampling__max_turn_tokens=0), "config.sampling.max_turn_tokens=0"),

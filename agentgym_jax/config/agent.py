@@ -21,6 +21,7 @@ from agentgym_jax.config.settings import (
 )
 from agentgym_jax.learner.experience import JUDGE
 from agentgym_jax.programs.runners import load_function
+from agentgym_jax.sampling import drafts
 from agentgym_jax.sampling.options import SamplingOptions, check_buckets
 from agentgym_jax.sampling.sampler import Sampler
 
@@ -77,6 +78,13 @@ def parse_agent(
         settings.environments, settings.client, settings.pool, settings.rollout.system_prompt_mode
     )
     return settings
+
+
+def check_drafts(settings: AgentSettings, *, is_hybrid: bool) -> None:
+    """Refuses drafts for a model with gated delta nets, before the run folder is changed."""
+    options = settings.sampler
+    if is_hybrid and "draft_tokens" in options and options["draft_tokens"]:
+        raise ConfigError(f"config.{drafts.no_rollback(options['draft_tokens'])}")
 
 
 def _check_program(settings: AgentSettings) -> None:

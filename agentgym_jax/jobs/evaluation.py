@@ -9,7 +9,7 @@ from typing import Any
 
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.oracle_clients import ExpertClient, ValidActionsClient
-from agentgym_jax.config.agent import AgentSettings, parse_agent
+from agentgym_jax.config.agent import AgentSettings, check_drafts, parse_agent
 from agentgym_jax.config.model import (
     ModelSettings,
     TokenizerSettings,
@@ -165,6 +165,7 @@ def open_evaluation(config: Mapping[str, Any], workdir: str) -> Iterator[Evaluat
     source = None if settings.model is None else resolve_source(settings.model)
     if source is not None and source.config.hybrid is not None:
         build_layouts(config["mesh"], is_hybrid=True)  # refuses several devices
+        check_drafts(settings, is_hybrid=True)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(open_folder(config, workdir, _ADJUSTABLE))
         facts = {"model": name, "environments": ", ".join(config["environments"])}

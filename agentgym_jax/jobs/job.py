@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from agentgym_jax.config.agent import AgentSettings
+from agentgym_jax.config.agent import AgentSettings, check_drafts
 from agentgym_jax.config.model import (
     Model,
     ModelSettings,
@@ -93,6 +93,8 @@ def open_job(
     agent_settings: AgentSettings | None = settings.agent
     source = resolve_source(settings.model)
     layouts = build_layouts(settings.mesh, is_hybrid=is_hybrid(settings.model, source))
+    if agent_settings is not None:
+        check_drafts(agent_settings, is_hybrid=is_hybrid(settings.model, source))
     facts = {"model": settings.model.source}
     if agent_settings is not None:
         facts["environments"] = ", ".join(agent_settings.environments)

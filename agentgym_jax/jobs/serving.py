@@ -29,10 +29,18 @@ def load_model(name: str, *, dtype: str = "bfloat16", tensor: int = 1) -> Model:
     return load_source(settings, lambda hybrid: build_layouts(mesh, is_hybrid=hybrid))
 
 
-def make_sampler(model: Model, *, rows: int, context: int, decode_steps: int = 16) -> Sampler:
+def make_sampler(
+    model: Model, *, rows: int, context: int, decode_steps: int = 16, draft_tokens: int = 0
+) -> Sampler:
     """Returns a sampler with the model's weights; rows are rounded up to divide over devices."""
     with device_errors({"rows": rows, "context": context}):
-        sampler = make_empty_sampler(model, rows=rows, context=context, decode_steps=decode_steps)
+        sampler = make_empty_sampler(
+            model,
+            rows=rows,
+            context=context,
+            decode_steps=decode_steps,
+            draft_tokens=draft_tokens,
+        )
         params = model.spread(model.initial_params())
         if model.decode_layout is not None:
             params = rewrap(params, model.decode_shardings(model.decode_layout))
@@ -40,7 +48,9 @@ def make_sampler(model: Model, *, rows: int, context: int, decode_steps: int = 1
         return sampler
 
 
-def make_empty_sampler(model: Model, *, rows: int, context: int, decode_steps: int = 16) -> Sampler:
+def make_empty_sampler(
+    model: Model, *, rows: int, context: int, decode_steps: int = 16, draft_tokens: int = 0
+) -> Sampler:
     """Returns a sampler without weights; rows are rounded up to divide over devices."""
     layout = model.decode_layout
     buckets = _CPU_BUCKETS if get_platform() == "cpu" else _BUCKETS
@@ -52,6 +62,7 @@ def make_empty_sampler(model: Model, *, rows: int, context: int, decode_steps: i
         buckets=[b for b in buckets if b[0] <= context] or [(context, 1)],
         decode_steps=decode_steps,
         return_after_finished=1,
+        draft_tokens=draft_tokens,
         stop_ids=model.renderer.stop_ids,
     )
     sampler.follow_load()

@@ -37,7 +37,7 @@ from agentgym_jax.models.policy import Policy
 from agentgym_jax.planning.topology import PlanError
 from agentgym_jax.rl.build import make_learner
 from agentgym_jax.rl.rl_config import RLSettings, policy_updates
-from agentgym_jax.sampling import decode
+from agentgym_jax.sampling import decode, drafts
 from agentgym_jax.sampling.options import check_buckets, default_buckets
 from agentgym_jax.sampling.sampler import COPIED_SLOTS
 from agentgym_jax.text.tokenizer import byte_tokenizer
@@ -282,9 +282,11 @@ def _trace_sampler(
     rounds = -(-episodes // B)
     sampled = ACTION_SHARE * settings.sampling.max_tokens
     trips = {"cache_blocks": -(-S // BLOCK), "decode_steps": options["decode_steps"]}
+    draft_tokens = options["draft_tokens"] if "draft_tokens" in options else 0
+    stop_ids, truncates = np.zeros(2, np.int32), settings.sampling.is_truncated
     rows = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype),
-        decode.RowState.create(B, np.zeros(2, np.int32), truncates=settings.sampling.is_truncated),
+        decode.RowState.create(B, stop_ids, truncates=truncates, history=S if draft_tokens else 0),
     )
     count = jax.ShapeDtypeStruct((), jnp.int32)
     programs = []
@@ -296,11 +298,14 @@ def _trace_sampler(
         known = settings.sampling.max_tokens - sampled
         calls = rounds * B * known / (n * T) if T == buckets[-1][0] else 0.0
         programs.append(Program(f"prefill {n} x {T}", traced, calls, trips))
-    traced = decode.decode_chunk.trace(
-        policy, params, cache, rows, count, None, steps=options["decode_steps"]
-    )
-    calls = rounds * sampled / options["decode_steps"]
-    programs.append(Program(f"decode {options['decode_steps']} tokens", traced, calls, trips))
+    steps = options["decode_steps"]
+    inputs = (policy, params, cache, rows, count, None)
+    if draft_tokens:
+        traced = drafts.decode_chunk.trace(*inputs, count, steps=steps, draft_tokens=draft_tokens)
+    else:
+        traced = decode.decode_chunk.trace(*inputs, steps=steps)
+    # With drafts, this is the time if no draft is right.
+    programs.append(Program(f"decode {steps} tokens", traced, rounds * sampled / steps, trips))
     width = jax.ShapeDtypeStruct((max(1, B // shards // 4) * shards,), jnp.int32)
     start = jax.ShapeDtypeStruct((), jnp.int32)
     traced = decode.copy_rows.trace(cache, width, width, start, length=COPIED_SLOTS, layout=layout)

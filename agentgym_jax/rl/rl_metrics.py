@@ -30,6 +30,7 @@ def episode_metrics(
         "rollout/overridden_parameters": float(statistics.overridden),
         "rollout/sampled_tokens": float(sampler.sampled),
         "rollout/occupancy": sampler.occupancy,
+        "rollout/tokens_per_step": sampler.tokens_per_step,
         "rollout/prefill_occupancy": sampler.prefill_occupancy,
     }
     branches = [len(t.branches) for t in trajectories if t.outcome.is_valid]

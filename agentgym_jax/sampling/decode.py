@@ -6,6 +6,7 @@ Prefill therefore never needs logits, and decoding starts with the pending token
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import flax.struct
 import jax
@@ -31,10 +32,22 @@ class RowState:
     top_k: jax.Array | None
     top_p: jax.Array | None
     stop: jax.Array  # int32 [B, n], ids that end a turn; -1 is padding
+    # int32 [B, S], tokens by position, up to the pending one; None without drafts
+    tokens: jax.Array | None = None
 
     @classmethod
-    def create(cls, rows: int, stop_ids: Sequence[int], *, truncates: bool = True) -> "RowState":
-        """Creates the state of inactive rows, as NumPy arrays."""
+    def create(
+        cls,
+        rows: int,
+        stop_ids: Sequence[int],
+        *,
+        truncates: bool = True,
+        history: int = 0,
+    ) -> "RowState":
+        """Creates the state of inactive rows, as NumPy arrays.
+
+        `history` is the number of positions of `tokens`; 0 for none.
+        """
         return cls(
             token=np.zeros(rows, np.int32),
             length=np.zeros(rows, np.int32),
@@ -45,6 +58,7 @@ class RowState:
             top_k=np.zeros(rows, np.int32) if truncates else None,
             top_p=np.ones(rows, np.float32) if truncates else None,
             stop=np.tile(np.asarray(stop_ids, np.int32)[None], (rows, 1)),
+            tokens=np.zeros((rows, history), np.int32) if history else None,
         )
 
     def select(self, chosen: Sequence[int], width: int) -> "tuple[RowState, np.ndarray | None]":
@@ -75,6 +89,19 @@ class DecodedChunk:
     count: jax.Array  # int32 [B]
     is_stopped: jax.Array  # bool [B], True if the last sampled token is a stop id
     steps: jax.Array  # int32, number of decode steps that were run
+    # int32, number of decode steps of active rows; None if each of them sampled one token
+    row_steps: jax.Array | None = None
+
+    @classmethod
+    def create(cls, rows: int, capacity: int) -> "DecodedChunk":
+        """Creates the result of no step, with room for `capacity` tokens per row."""
+        return cls(
+            tokens=jnp.zeros((rows, capacity), jnp.int32),
+            logprobs=jnp.zeros((rows, capacity), jnp.float32),
+            count=jnp.zeros(rows, jnp.int32),
+            is_stopped=jnp.zeros(rows, bool),
+            steps=jnp.int32(0),
+        )
 
 
 def token_uniform(key_B2: jax.Array, position_B: jax.Array) -> jax.Array:
@@ -85,6 +112,15 @@ def token_uniform(key_B2: jax.Array, position_B: jax.Array) -> jax.Array:
         return jax.random.uniform(jax.random.fold_in(key, position))
 
     return jax.vmap(draw_uniform)(key_B2, position_B)
+
+
+def should_continue(
+    rows: RowState, return_after_finished: jax.Array, steps: jax.Array | int, carry: Any
+) -> jax.Array:
+    """Returns whether a call continues that began with `rows`, given (step, cache, rows, out)."""
+    step, _, rows_now, _ = carry
+    finished = jnp.sum(rows.is_active & ~rows_now.is_active)
+    return (step < steps) & jnp.any(rows_now.is_active) & (finished < return_after_finished)
 
 
 @functools.partial(jax.jit, static_argnames=("policy", "steps"), donate_argnames=("cache",))
@@ -107,11 +143,6 @@ def decode_chunk(
     """
     B = rows.token.shape[0]
     S = cache.length
-
-    def should_continue(carry):
-        step, _, rows_now, _ = carry
-        finished = jnp.sum(rows.is_active & ~rows_now.is_active)
-        return (step < steps) & jnp.any(rows_now.is_active) & (finished < return_after_finished)
 
     def sample_token(carry):
         step, cache, row, out = carry
@@ -144,16 +175,11 @@ def decode_chunk(
         )
         return step + 1, cache, row, out
 
-    empty = DecodedChunk(
-        tokens=jnp.zeros((B, steps), jnp.int32),
-        logprobs=jnp.zeros((B, steps), jnp.float32),
-        count=jnp.zeros(B, jnp.int32),
-        is_stopped=jnp.zeros(B, bool),
-        steps=jnp.int32(0),
-    )
     with jax.named_scope("decode_steps"):
         _, cache, _, out = jax.lax.while_loop(
-            should_continue, sample_token, (jnp.int32(0), cache, rows, empty)
+            functools.partial(should_continue, rows, return_after_finished, steps),
+            sample_token,
+            (jnp.int32(0), cache, rows, DecodedChunk.create(B, steps)),
         )
     return cache, out
 

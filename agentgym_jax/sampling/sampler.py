@@ -8,7 +8,7 @@ environment answers.
 import dataclasses
 import time
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -19,7 +19,7 @@ from agentgym_jax.models.decode_backend import choose_backend
 from agentgym_jax.models.hybrid import HybridCache, create_cache
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.sampling import decode, prefill
+from agentgym_jax.sampling import decode, drafts, prefill
 from agentgym_jax.sampling.adjusting import CallOrder, TurnAdjuster, make_adjustment
 from agentgym_jax.sampling.logits import Adjustment
 from agentgym_jax.sampling.options import (
@@ -33,6 +33,7 @@ from agentgym_jax.sampling.sampler_statistics import SamplerStatistics
 
 # Slots that one call copies; a prefix needs as many calls as hold its tokens.
 COPIED_SLOTS = 256
+MAX_DRAFT_TOKENS = 16
 _LOAD_STEP = 4  # ratio of the numbers of rows with which calls decode as the load grows
 
 
@@ -73,8 +74,9 @@ class Sampler:
         cache_length: Annotated[int, Range(2, unit="tokens")],
         buckets: Sequence[tuple[int, int]],
         decode_rows: Annotated[int, Range(0)] = 0,
-        decode_steps: Annotated[int, Range(1, unit="tokens")],
+        decode_steps: Annotated[int, Range(1, unit="steps")],
         return_after_finished: Annotated[int, Range(1)],
+        draft_tokens: Annotated[int, Range(0, MAX_DRAFT_TOKENS, unit="tokens")] = 0,
         stop_ids: Sequence[int],
         truncates: bool = True,
     ):
@@ -90,8 +92,12 @@ class Sampler:
             may have slices of several rows.
           decode_rows: Maximum number of rows that decode together; 0 for all. If it is below
             `rows`, active rows use the slots of rows that wait for their environments.
-          decode_steps: Maximum number of tokens per row and decode call.
+          decode_steps: Maximum number of decode steps per call. A step samples one token per row,
+            and with drafts up to `draft_tokens` + 1.
           return_after_finished: Number of finished turns after which a decode call returns early.
+          draft_tokens: Tokens that are proposed from the row's earlier tokens and checked in each
+            decode step; 0 for none. The sampled tokens stay the same up to rounding. Rows with
+            changed logits have no drafts.
           stop_ids: Tokens that end a turn.
           truncates: False if no episode sets top-k or top-p. The decode program then has no branch
             for them, whose condition a GPU program would read on the host in every step.
@@ -108,6 +114,8 @@ class Sampler:
             raise ValueError(
                 f"sampler.decode_rows={decode_rows}: rows cannot move on several devices; set 0"
             )
+        if draft_tokens and policy.config.hybrid is not None:
+            raise ValueError(drafts.no_rollback(draft_tokens))
         self.policy = policy
         self.rows = rows
         self.decode_rows = min(decode_rows or rows, rows)
@@ -115,13 +123,17 @@ class Sampler:
         self.statistics = SamplerStatistics()
         self._decode_steps = decode_steps
         self._return_after_finished = return_after_finished
+        self._draft_tokens = draft_tokens
         self._cache: KVCache | HybridCache | None = None
         # True if a cache row is the state of a sequence, which cannot return to fewer tokens.
         self._has_state = policy.config.hybrid is not None
         # Possible numbers of rows of a decode call.
         self._widths = [self.decode_rows]
         self._backend = choose_backend(
-            self.decode_rows, policy.dtype, policy.layout, allow_native=not self._has_state
+            self.decode_rows * (1 + draft_tokens),
+            policy.dtype,
+            policy.layout,
+            allow_native=not self._has_state,
         )
         self._params = None
         self._version = -1
@@ -136,7 +148,9 @@ class Sampler:
         self._running: _Call | None = None
         self._order = CallOrder()
         self.step_s = 0.0  # seconds per step of the last decode call
-        self._state = decode.RowState.create(rows, stop_ids, truncates=truncates)
+        self._state = decode.RowState.create(
+            rows, stop_ids, truncates=truncates, history=cache_length if draft_tokens else 0
+        )
 
     @property
     def free_rows(self) -> int:
@@ -297,12 +311,19 @@ class Sampler:
         else:
             record.queue = prefill.split_prompt(arrays)
         state.token[row] = arrays[-1][-1]
+        self._note_tokens(row, np.concatenate(arrays))
         record.total += count
         record.has_pending, record.must_replay = True, False
         if self._has_state:
             record.history += arrays
         record.sampled, record.logprobs = [], []
         self._queued_rows.append(row)
+
+    def _note_tokens(self, row: int, tokens: np.ndarray) -> None:
+        """Records, for drafts, the tokens that follow the sequence of a row."""
+        if self._state.tokens is not None:
+            total = self._open[row].total
+            self._state.tokens[row, total : total + len(tokens)] = tokens
 
     def rewind(self, row: int, count: int) -> None:
         """Drops the tokens of a row after its first `count`; the row must not be active.
@@ -366,11 +387,11 @@ class Sampler:
             record.must_replay = record.total > 0
             self._state.length[row] = 0
 
-    def begin(self, max_tokens: int | None = None) -> None:
+    def begin(self, max_steps: int | None = None) -> None:
         """Prefills all queued tokens and starts a decode call; `finish` must follow.
 
         Rows may be opened, prefilled and closed before `finish`. Their new tokens wait for the
-        next call. `max_tokens` limits the tokens per row of this call; None for `decode_steps`.
+        next call. `max_steps` limits the decode steps of this call; None for `decode_steps`.
         """
         if self._params is None:
             raise ValueError("Sampler.begin before Sampler.set_params: there are no weights yet")
@@ -382,10 +403,8 @@ class Sampler:
             return
         started = time.perf_counter()
         state, members, row_B = self._select_rows()
-        if max_tokens is not None:
-            state = state.replace(budget=np.minimum(state.budget, max_tokens))
         adjustment = self._adjust(state, members)
-        chunk = self._decode(state, row_B, adjustment)
+        chunk = self._decode(state, row_B, adjustment, max_steps)
         self._running = _Call(members, chunk, adjustment is not None, started)
 
     def _adjust(
@@ -403,18 +422,23 @@ class Sampler:
         state: decode.RowState,
         row_B: np.ndarray | None,
         adjustment: Adjustment | None = None,
+        max_steps: int | None = None,
     ) -> decode.DecodedChunk:
+        most = self._decode_steps if max_steps is None else max_steps
+        static = dict(steps=self._decode_steps)
+        program: Any
+        inputs: tuple[Any, ...]
+        if self._draft_tokens and adjustment is None:
+            program = drafts.decode_chunk
+            inputs = (state, np.int32(self._return_after_finished), row_B, np.int32(most))
+            static["draft_tokens"] = self._draft_tokens
+        else:
+            program = decode.decode_chunk
+            state = state.replace(budget=np.minimum(state.budget, most), tokens=None)
+            finished = 1 if adjustment is not None else self._return_after_finished
+            inputs = (state, np.int32(finished), row_B, adjustment)
         with launch_lock:
-            self._cache, chunk = decode.decode_chunk(
-                self.policy,
-                self._params,
-                self._cache,
-                state,
-                np.int32(1 if adjustment is not None else self._return_after_finished),
-                row_B,
-                adjustment,
-                steps=self._decode_steps,
-            )
+            self._cache, chunk = program(self.policy, self._params, self._cache, *inputs, **static)
         return chunk
 
     def finish(self) -> list[SampledTurn]:
@@ -428,6 +452,9 @@ class Sampler:
         self._order.note(int(chunk.steps), is_adjusted=call.is_adjusted)
         stats.sampled += int(chunk.count.sum())
         stats.decode_row_steps += len(chunk.count) * int(chunk.steps)
+        stats.busy_row_steps += int(
+            chunk.count.sum() if chunk.row_steps is None else chunk.row_steps
+        )
         seconds = time.perf_counter() - call.started
         stats.seconds_decode += seconds
         self.step_s = seconds / max(1, int(chunk.steps))
@@ -574,6 +601,7 @@ class Sampler:
         record.logprobs.append(chunk.logprobs[index, :n])
         if record.adjuster is not None:
             record.adjuster.advance(chunk.tokens[index, :n].tolist())
+        self._note_tokens(row, chunk.tokens[index, :n])
         record.total += n
         state.token[row] = chunk.tokens[index, n - 1]
         state.length[row] += n

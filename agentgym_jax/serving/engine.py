@@ -227,10 +227,10 @@ class Engine:
         return self._version is not None and work.version <= self._version
 
     def _call_limit(self) -> int | None:
-        """Returns the maximum number of tokens per row of the next call; None for no limit.
+        """Returns the maximum number of decode steps of the next call; None for no limit.
 
         While a client reads a stream, a call takes about `_LUMP_S`, on slow devices that of one
-        token. The tokens do not depend on the limit.
+        step. The tokens do not depend on the limit.
         """
         if (
             all(work.on_tokens is None for work in self._active.values())

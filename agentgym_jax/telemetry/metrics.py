@@ -56,6 +56,7 @@ METRICS: dict[str, Metric] = {
     "rollout/discarded_tokens": Metric("sampled tokens of discarded groups", "tokens"),
     "rollout/sampled_tokens": Metric("all sampled tokens, lost and discarded included", "tokens"),
     "rollout/occupancy": Metric("decode slots that were busy", "fraction"),
+    "rollout/tokens_per_step": Metric("tokens of a row per decode step; drafts raise it", "tokens"),
     "rollout/prefill_occupancy": Metric("positions of prefill calls that held a token", "fraction"),
     "rollout/computed_per_kept_tokens": Metric("tokens computed per token of an episode", "1"),
     "rollout/cut_turns": Metric("turns cut by the token limit of a turn", "turns"),
