@@ -108,6 +108,8 @@ def test_episodes_in_compat_mode_are_reproducible_and_solvable(name, options_of)
     episodes.the_same_actions_have_the_same_answers(subject)
     episodes.two_sessions_do_not_influence_each_other(subject)
     episodes.the_scripted_agent_solves_tasks(subject)
+    if name != "searchqa":
+        episodes.a_restored_episode_continues_as_the_saved_one(subject)
 
 
 @pytest.fixture

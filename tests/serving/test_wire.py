@@ -25,7 +25,6 @@ CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 GENERATE = "/inference/v1/generate"
 MESSAGES, COUNT, RESPONSES = "/v1/messages", "/v1/messages/count_tokens", "/v1/responses"
 ASK = {"messages": [user("hi")], "max_tokens": 2}
-SAMPLE = {"token_ids": [1], "sampling_params": {"max_tokens": 2}}
 DEEP = "[" * 100_000
 
 
