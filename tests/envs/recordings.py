@@ -1,10 +1,13 @@
 """Replay of requests recorded from AgentGym's servers on this project's servers, without HTTP."""
 
 import json
+import pathlib
 
 from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.host import SessionHost
 from agentgym_envs.base.routes import session_routes
+
+GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "agentgym"
 
 
 class Replay:
@@ -23,3 +26,23 @@ class Replay:
         except EnvironmentFault as fault:
             return {"error": fault.compat_message}
         return tuple(body.values()) if path == "/step" else body
+
+
+def recorded_calls(name):
+    """Returns the calls of each recorded episode: path, argument and reply, with session number 0."""
+    lines = (GOLDEN / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()[1:]
+    for line in lines:
+        created, *steps = json.loads(line)["steps"]
+        number = str(created["resp"]["id"])
+        calls = []
+        for step in steps:
+            reply = step["resp"]
+            if "error" in reply:
+                reply = {"error": reply["error"].replace(number, "0")}
+            elif "id" in reply:
+                reply = {**reply, "id": 0}
+            elif step["path"] == "/step":
+                reply = tuple(reply.values())
+            given = [v for k, v in (step["json"] or {}).items() if k != "id"]
+            calls.append((step["path"], given[0] if given else None, reply))
+        yield calls

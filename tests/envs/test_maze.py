@@ -1,4 +1,4 @@
-"""Maze: layout, tasks, the action parsers of both modes, the expert and recorded traffic."""
+"""Maze: layout, tasks, the action parsers of both modes and the expert."""
 
 import re
 
@@ -25,7 +25,6 @@ def told(cell_and_walls: str) -> str:
 
 AT_1_1 = told("1, 1. There are walls to your left, above you, below you.")
 AT_7_6 = told("7, 6. There are walls to your right, to your left.")
-FINISHED = {"error": "The task with environment 0 has finished."}
 
 
 def playing(data_idx, make=make_environment):
@@ -216,85 +215,3 @@ def test_a_session_has_the_routes_and_keys_of_agentgym(compat):
     assert make_served_environment().facts == {"/available_actions": list(MOVES)}
     assert list(server.ask("/detail")) == ["maze_name", "observation", "done", "reward", "deleted"]
     assert server.host.answer("close", 0, None) == b"true"
-
-
-AT_2_9 = told("2, 9. There are walls to your right, to your left.")
-AT_3_9 = told("3, 9. There are walls to your right, to your left.")
-# (path, game or action, answer) of calls that were recorded from AgentGym's server; the session ids
-# are replaced by 0.
-RECORDED = {
-    "chance finds the goal, then a second game": [
-        ("/reset", 18, {"observation": AT_7_6}),
-        ("/step", "move left", (AT_7_6, 0, False)),
-        ("/step", "jump", (AT_7_6, 0, False)),
-        ("/step", "", (AT_7_6, 0, False)),
-        ("/step", "MOVE UP", (AT_7_6, 0, False)),
-        ("/step", "move up\n", (AT_7_6, 0, False)),
-        ("/step", "Action: move down", (AT_7_6, 0, False)),
-        ("/step", "move right", (AT_7_6, 0, False)),
-        ("/step", "move left", (AT_7_6, 0, False)),
-        ("/step", "move down", ("Success\n", 1.0, True)),
-        ("/observation", None, FINISHED),
-        ("/detail", None, FINISHED),
-        ("/reset", 18, {"observation": AT_7_6}),
-        ("/step", "move down", ("Success\n", 1.0, True)),
-        ("/step", "move up", FINISHED),
-    ],
-    "chance finds nothing, then the shortest path": [
-        ("/reset", 24, {"observation": AT_2_9}),
-        ("/step", "move left", (AT_2_9, 0, False)),
-        ("/step", "jump", (AT_2_9, 0, False)),
-        ("/step", "", (AT_2_9, 0, False)),
-        ("/step", "MOVE UP", (AT_2_9, 0, False)),
-        ("/step", "move up\n", (AT_2_9, 0, False)),
-        ("/step", "Action: move down", (AT_2_9, 0, False)),
-        ("/step", "move down", (AT_3_9, 0, False)),
-        ("/step", "move right", (AT_3_9, 0, False)),
-        ("/step", "move right", (AT_3_9, 0, False)),
-        ("/step", "move right", (AT_3_9, 0, False)),
-        ("/step", "move right", (AT_3_9, 0, False)),
-        ("/step", "move right", (AT_3_9, 0, False)),
-        ("/observation", None, AT_3_9),
-        (
-            "/detail",
-            None,
-            {
-                "maze_name": "double_t_maze",
-                "observation": AT_3_9,
-                "done": False,
-                "reward": 0,
-                "deleted": False,
-            },
-        ),
-        ("/reset", 24, {"observation": AT_2_9}),
-        ("/step", "move down", (AT_3_9, 0, False)),
-        (
-            "/step",
-            "move down",
-            (told("4, 9. There are walls to your right, to your left."), 0, False),
-        ),
-        ("/step", "move down", (told("5, 9. There are walls to your right, below you."), 0, False)),
-        ("/step", "move left", (told("5, 8. There are walls above you, below you."), 0, False)),
-        ("/step", "move left", (told("5, 7. There are walls above you, below you."), 0, False)),
-        ("/step", "move left", (told("5, 6. There is a wall above you."), 0, False)),
-        (
-            "/step",
-            "move down",
-            (told("6, 6. There are walls to your right, to your left."), 0, False),
-        ),
-        ("/step", "move down", (AT_7_6, 0, False)),
-        ("/step", "move down", ("Success\n", 1.0, True)),
-        ("/step", "move up", FINISHED),
-    ],
-    "games that do not exist": [
-        ("/reset", 26, {"error": "The game 26 is not valid."}),
-        ("/reset", -1, {"error": ""}),
-    ],
-}
-
-
-@pytest.mark.parametrize("episode", RECORDED)
-def test_recorded_requests_get_the_answers_of_agentgyms_server(episode):
-    server = Replay(make_served_environment())
-    for path, argument, answer in RECORDED[episode]:
-        assert server.ask(path, argument) == answer

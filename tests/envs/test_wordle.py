@@ -1,4 +1,4 @@
-"""Wordle: feedback, tasks, hidden words of both modes, the scripted agent and recorded traffic."""
+"""Wordle: feedback, tasks, hidden words of both modes and the scripted agent."""
 
 import collections
 import random
@@ -230,75 +230,3 @@ def test_instructions_and_first_observation_contain_rules_and_words():
     assert all(word in first for word in VOCABULARY)
     assert all(f"- {letter}: " in spec.instructions for letter in "gyb")
     assert "Thought:" in spec.instructions and "\nAction:" in spec.instructions
-
-
-# (path, seed or action, answer) of calls that were recorded from AgentGym's server; the session ids
-# are replaced by 0.
-RECORDED = {
-    "invalid words": [
-        (
-            "/filtered_vocab",
-            None,
-            "panic solar shire proxy point robot prick wince crimp knoll sugar whack mount perky "
-            "could wrung light those moist shard pleat aloft skill elder frame humor pause ulcer "
-            "ultra robin cynic aroma caulk shake dodge swill tacit other thorn trove".split(),
-        ),
-        ("/reset", 0, {"id": 0, "observation": START}),
-        ("/step", "s h i r e", ("b b b y g\n", 0, False)),
-        ("/step", "zzzzz", ("invalid word", 0.0, False)),
-        ("/step", "q q q q q", ("invalid word", 0.0, False)),
-        ("/filtered_vocab", None, ["frame", "trove"]),
-        ("/observation", None, "invalid word"),
-        (
-            "/detail",
-            None,
-            {
-                "done": False,
-                "reward": 0.0,
-                "deleted": False,
-                "seed": 0,
-                "observation": "invalid word",
-            },
-        ),
-        ("/step", "l i g h t", ("b b b b y\n", 0, False)),
-        ("/step", "m o i s t", ("b y b b y\n", 0, False)),
-        ("/step", "w h a c k", ("b b b b b\n", 0, True)),
-        ("/step", "s h i r e", FINISHED),
-    ],
-    "guesses that cannot be right": [
-        ("/reset", 14, {"id": 0, "observation": START}),
-        ("/step", "p e r k y", ("g b y y b\n", 0, False)),
-        ("/step", "p l e a t", ("g b b b b\n", 0, False)),
-        ("/step", "a r o m a", ("b g b b b\n", 0, False)),
-        ("/filtered_vocab", None, ["prick"]),
-        ("/observation", None, "b g b b b\n"),
-        (
-            "/detail",
-            None,
-            {
-                "done": False,
-                "reward": 0,
-                "deleted": False,
-                "seed": 14,
-                "observation": "b g b b b\n",
-            },
-        ),
-        ("/step", "m o u n t", ("b b b b b\n", 0, False)),
-        ("/step", "h u m o r", ("b b b b y\n", 0, False)),
-        ("/step", "p a u s e", ("g b b b b\n", 0, True)),
-        ("/step", "s h i r e", FINISHED),
-    ],
-    "success": [
-        ("/reset", 12345, {"id": 0, "observation": START}),
-        ("/step", "p a n i c", ("g g b b b\n", 0, False)),
-        ("/step", "p a u s e", ("g g g g g\n", 1, True)),
-        ("/step", "s h i r e", FINISHED),
-    ],
-}
-
-
-@pytest.mark.parametrize("episode", RECORDED)
-def test_recorded_requests_get_the_answers_of_agentgyms_server(episode):
-    server = Replay(make_served_environment())
-    for path, argument, answer in RECORDED[episode]:
-        assert server.ask(path, argument) == answer
