@@ -29,7 +29,10 @@ class Replay:
 
 
 def recorded_calls(name):
-    """Returns the calls of each recorded episode: path, argument and reply, with session number 0."""
+    """Yields the calls of each recorded episode but `/close`: path, argument and reply.
+
+    The number of the session is 0.
+    """
     lines = (GOLDEN / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()[1:]
     for line in lines:
         created, *steps = json.loads(line)["steps"]
@@ -37,12 +40,13 @@ def recorded_calls(name):
         calls = []
         for step in steps:
             reply = step["resp"]
-            if "error" in reply:
+            if isinstance(reply, dict) and "error" in reply:
                 reply = {"error": reply["error"].replace(number, "0")}
-            elif "id" in reply:
+            elif isinstance(reply, dict) and "id" in reply:
                 reply = {**reply, "id": 0}
             elif step["path"] == "/step":
                 reply = tuple(reply.values())
             given = [v for k, v in (step["json"] or {}).items() if k != "id"]
-            calls.append((step["path"], given[0] if given else None, reply))
+            if step["path"] != "/close":
+                calls.append((step["path"], given[0] if given else None, reply))
         yield calls
