@@ -14,7 +14,7 @@ from agentgym_jax.client import embedded
 from agentgym_jax.client.agentgym_originals.servers import ORIGINALS
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.embedded import EmbeddedServers
-from agentgym_jax.client.errors import EnvCause, EnvError
+from agentgym_jax.client.errors import EnvCause
 from agentgym_jax.client.pool import EnvPool
 from tests.waiting import PATIENCE_S, until
 
@@ -54,40 +54,6 @@ def test_the_table_agrees_with_the_spec_of_our_server(servers, name):
     assert len(connect(servers, name).tasks()) == row.num_tasks <= spec.num_tasks
 
 
-def test_a_bare_line_is_an_action_in_the_format_react_or_bare(servers):
-    client = EnvClient(
-        servers.urls["babyai"],
-        "babyai",
-        connect_timeout_s=PATIENCE_S,
-        step_timeout_s=60.0,
-        action_format="react_or_bare",
-    )
-    spec = client.spec()
-    assert spec.action_format == "react_or_bare"
-    assert spec.instructions == connect(servers, "babyai").spec().instructions
-    # the format `react_or_bare` also parses an action without `Action:`
-    parsed = client.parse("turn left!")
-    assert parsed.action == "turn left"
-    session = client.create()
-    client.reset(session, 41)
-    assert not client.facts.is_rejection(client.step(session, parsed.action).text)
-    client.close(session)
-
-
-@pytest.mark.parametrize(
-    ("name", "done", "impossible"),
-    [("textcraft", "inventory", "get 1 moon"), ("babyai", "turn left", "go to purple moon 1")],
-)
-def test_an_impossible_action_is_rejected(servers, name, done, impossible):
-    client = connect(servers, name)
-    session = client.create()
-    assert not client.reset(session, 5).is_rejection
-    assert client.step(session, impossible).is_rejection
-    assert client.step(session, "fly").is_rejection
-    assert not client.step(session, done).is_rejection
-    client.close(session)
-
-
 def test_a_pool_plays_both_environments_and_leaves_no_session(servers):
     clients = {name: connect(servers, name) for name in NAMES}
     with EnvPool(clients, workers=8, max_idle_sessions=4) as pool:
@@ -105,17 +71,6 @@ def test_a_pool_plays_both_environments_and_leaves_no_session(servers):
                     played.add(reply.ticket)
                     pool.finish(reply.ticket)
     assert all(client.health()["sessions"] == 0 for client in clients.values())
-
-
-def test_the_client_plays_on_a_server_in_compat_mode():
-    with EmbeddedServers(["textcraft"], arguments=["--compat"]) as running:
-        client = connect(running, "textcraft")
-        session = client.create()
-        assert client.reset(session, 544).text == client.reset(session, 0).text
-        client.close(session)
-        with pytest.raises(EnvError) as caught:
-            client.step(session, "inventory")
-        assert caught.value.cause is EnvCause.SESSION_LOST
 
 
 def _restarted(running):
@@ -153,14 +108,6 @@ def test_a_dead_server_restarts_at_its_address_while_the_others_keep_running(tmp
         pids = dict(running.pids)
     until(lambda: all(gone(pid) for pid in pids.values()))
     assert "ready" in (tmp_path / "babyai.stdout.log").read_text()
-
-
-def test_servers_end_with_their_block_even_after_an_error():
-    pids = {}
-    with pytest.raises(ZeroDivisionError), EmbeddedServers(["textcraft"]) as running:
-        pids = dict(running.pids)
-        raise ZeroDivisionError
-    until(lambda: all(gone(pid) for pid in pids.values()))
 
 
 def test_a_failed_start_quotes_the_server_and_stops_all_servers(tmp_path):

@@ -19,8 +19,10 @@ from agentgym_jax.serving.requests import (
 from agentgym_jax.serving.sequences import TokenSequence
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tool_chat import ToolChat
-from tests.serving.parts import user
+from tests.serving.parts import CONTEXT, ROWS, user
 from tests.waiting import PATIENCE_S
+
+pytestmark = pytest.mark.usefixtures("compiled_fastest")
 
 OPTIONS = SamplingOptions(temperature=1.0, max_turn_tokens=6, max_tokens=200)
 
@@ -28,12 +30,12 @@ OPTIONS = SamplingOptions(temperature=1.0, max_turn_tokens=6, max_tokens=200)
 class Server:
     """An engine with its sampler and one set of conversations."""
 
-    def __init__(self, policy, params, tokenizer, *, rows=3, max_waiting=100, max_known=None):
+    def __init__(self, policy, params, tokenizer, *, rows=ROWS, max_waiting=100, max_known=None):
         self.renderer = ChatRenderer(tokenizer)
         self.sampler = Sampler(
             policy,
             rows=rows,
-            cache_length=256,
+            cache_length=CONTEXT,
             buckets=((16, 2), (64, 2)),
             decode_steps=4,
             return_after_finished=1,
