@@ -191,19 +191,6 @@ def test_the_java_machine_ends_with_a_killed_process_and_leaves_no_files(tmp_pat
 
 
 @needs_java
-def test_interleaved_episodes_equal_separate_ones():
-    indices = [BOIL, FIND_PLANT, PAINT, FIND_PLANT]
-    alone = [play_alone(i, WALK) for i in indices]
-    environments = [make_environment() for _ in indices]
-    answers = [[environment.reset(i)] for environment, i in zip(environments, indices, strict=True)]
-    turns = [k for k in range(len(indices)) for _ in WALK]
-    random.Random(0).shuffle(turns)
-    for k in turns:
-        answers[k].append(environments[k].step(WALK[len(answers[k]) - 1]))
-    assert list(zip(answers, map(objects, environments), strict=True)) == alone
-
-
-@needs_java
 def test_queries_do_not_change_an_episode():
     asked = make_environment()
     answers = [asked.reset(FIND_PLANT)]
@@ -303,12 +290,6 @@ def test_an_index_outside_the_tasks_is_unknown(data_idx):
         assert fault.value.compat_message == "list index out of range"
 
 
-def test_a_step_before_the_first_reset_is_an_error():
-    with pytest.raises(EnvironmentFault) as fault:
-        make_environment().step("look around")
-    assert fault.value.kind is ErrorKind.NOT_RESET
-
-
 @needs_java
 def test_query_commands_are_answered_and_change_nothing():
     environment = playing(PAINT)
@@ -361,12 +342,6 @@ def play_expert(environment, max_actions=100):
         if result.done:
             return result, n
     return result, n
-
-
-@needs_java
-def test_the_expert_solves_a_task():
-    result, n = play_expert(playing(FIND_ANIMAL))
-    assert (result.score, result.done, n) == (100, True, 10)
 
 
 @needs_java
