@@ -11,6 +11,8 @@ LEAST_S = 60.0
 OPTION = re.compile(r"(timeout|patience)(_s|_seconds)?$")
 WAITS = ("communicate", "join", "poll", "result", "settimeout", "wait")
 CLOCKS = ("monotonic", "perf_counter", "time")
+# nodes of which `_limits` finds something
+LIMITING = (ast.Call, ast.Dict, ast.arguments, ast.BinOp, ast.Compare)
 
 
 def _called(node):
@@ -54,6 +56,7 @@ def short_limits(text):
     found = {
         limit.lineno
         for node in ast.walk(ast.parse(text))
+        if isinstance(node, LIMITING)
         for limit in _limits(node)
         if isinstance(limit, ast.Constant) and isinstance(limit.value, int | float)
         if 0 < limit.value < LEAST_S

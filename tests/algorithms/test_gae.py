@@ -33,19 +33,6 @@ def by_hand(reward, value, discount, gae_lambda, after=0.0):
     ]
 
 
-def test_one_turn_without_observations_equals_gae_of_the_paper():
-    reward, value = np.random.default_rng(0).normal(size=(2, 7))
-    made = with_values(
-        draw_episodes(["0000000"], [dict(enumerate(reward))], group_size=1),
-        value[None],
-    )
-    options = OPTIONS | {"discount": 0.9}
-    found = gae.token_gae(made, **options)
-    np.testing.assert_allclose(found[0], by_hand(reward, value, 0.9, 0.8), rtol=1e-5)
-    returns = gae.token_gae_returns(made, **options)
-    np.testing.assert_allclose(returns[0], found[0] + value, rtol=1e-5)
-
-
 def test_a_turn_counts_as_one_action():
     """Checks that three turns of several tokens have the same advantages as three single actions.
 
@@ -110,16 +97,6 @@ def test_a_truncated_episode_bootstraps_from_the_critic(gae_lambda):
         np.testing.assert_allclose(found[0, :4], expected[0, :4], rtol=1e-6)
         ended = with_values(cut, cut.value_BT)
         assert function(ended, **options, **more)[0, 3] < found[0, 3]
-
-
-def test_lambda_one_gives_the_return_minus_the_value():
-    made = random_episodes(5)
-    made = with_values(made, np.random.default_rng(4).normal(size=made.reward_BT.shape))
-    options = {"discount": 1.0, "turn_discount": 1.0, "gae_lambda": 1.0, "normalize": False}
-    returns = np.asarray(gae.token_gae_returns(made, **options))
-    rewards = np.asarray(made.reward_BT)
-    to_go = np.cumsum(rewards[:, ::-1], axis=1)[:, ::-1]
-    np.testing.assert_allclose(returns, np.where(made.trained_BT, to_go, 0.0), atol=1e-5)
 
 
 def test_failed_rows_do_not_affect_the_normalisation():

@@ -74,18 +74,6 @@ def test_skipping_observations_agrees_with_verl():
     assert_agrees(found, np.where(MASK, theirs, 0.0))
 
 
-def test_a_reward_on_an_observation_differs():
-    """Checks that an observation's reward is added to the action before it; verl masks it out."""
-    late = np.asarray(VERL["reward_on_observation"])
-    early = np.roll(late, -1, axis=1)
-    found = estimated(gae.token_gae, late, MASK, *OPTIONS["discounted"])
-    np.testing.assert_array_equal(
-        found, estimated(gae.token_gae, early, MASK, *OPTIONS["discounted"])
-    )
-    nothing = estimated(gae.token_gae, 0 * late, MASK, *OPTIONS["discounted"])
-    assert np.abs(np.asarray(found) - np.asarray(nothing)).max() > 0.1
-
-
 @pytest.mark.parametrize(
     "theirs", [VERL["value_loss"], TRL["ppo"]["value_loss"]], ids=["verl", "trl"]
 )

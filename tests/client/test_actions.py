@@ -212,12 +212,6 @@ def test_no_format_takes_an_action_from_the_thinking(rules, action):
         assert parse_action(text, rules).action is None
 
 
-def test_actions_in_the_thinking_are_ignored():
-    text = "<think>\nAction: jump, or Action: run?\n</think>\n\nAction: go"
-    rules = ActionRules(ActionFormat.REACT, max_characters=100)
-    assert parse_action(text, rules).action == "go"
-
-
 @pytest.mark.parametrize("environment", ["searchqa", "weather", "sheet"])
 def test_tags_and_tool_calls_are_sent_unchanged(environment):
     text = "<think>a</think>\n<search>who</search> Action: f with Action Input: {'a': 1}"

@@ -303,26 +303,6 @@ def test_the_error_for_an_unknown_environment_lists_the_known_ones(server):
     assert not error.retryable_from_reset
 
 
-def test_threads_share_a_client_without_mixing_their_answers(server):
-    client = connect(server.url)
-    wrong = []
-
-    def play(data_idx):
-        session = client.create()
-        client.reset(session, data_idx)
-        for turn in range(20):
-            text = client.step(session, f"a{turn}").text
-            if not text.startswith(f"task {data_idx}: a0") or not text.endswith(f"a{turn}"):
-                wrong.append((data_idx, text))
-
-    threads = [threading.Thread(target=play, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
-
-
 def test_request_bodies_equal_those_of_agentgym(server, world):
     client = connect(server.url)
     # a lone surrogate also reaches the server, encoded as JSON

@@ -310,30 +310,6 @@ def test_waiting_is_worth_nothing(house):
         house.reset(2620)
 
 
-@needs_package
-def test_interleaved_games_equal_each_game_alone():
-    make = make_served_environment().factory
-
-    def play(environment, data_idx):
-        """Yields the results of random actions."""
-        yield environment.reset(data_idx)
-        rng = random.Random(data_idx)
-        for _ in range(30):
-            result = environment.step(rng.choice(environment.valid_actions()))
-            yield result
-            if result.done:
-                return
-
-    alone = [list(play(make(), data_idx)) for data_idx in (5, 5, 9)]
-    games = [play(make(), data_idx) for data_idx in (5, 5, 9)]
-    mixed = [[] for _ in games]
-    order = [i for i, results in enumerate(alone) for _ in results]
-    random.Random(0).shuffle(order)
-    for i in order:
-        mixed[i].append(next(games[i]))
-    assert mixed == alone
-
-
 @pytest.mark.slow
 @needs_package
 @pytest.mark.parametrize("data_idx", [1, 2, 3])

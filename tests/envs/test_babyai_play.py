@@ -1,7 +1,5 @@
 """BabyAI: actions, rewards and errors."""
 
-import json
-
 import numpy as np
 import pytest
 from babyai_parts import started, view_of
@@ -243,16 +241,3 @@ def test_a_negative_index_is_an_unknown_task():
         BabyAIEnvironment().reset(-1)
     assert fault.value.kind is ErrorKind.UNKNOWN_TASK
     assert fault.value.compat_message.endswith("actual value: -1")
-
-
-@pytest.mark.parametrize("level", [16, 25, 38])
-def test_a_snapshot_continues_in_another_environment(level):
-    first, second = BabyAIEnvironment(), BabyAIEnvironment()
-    first.reset(40 * 3 + level)
-    for action in ("turn left", "fly", "move forward", "turn left"):
-        first.step(action)
-    second.restore(json.loads(json.dumps(first.snapshot())))
-    assert second.observe() == first.observe()
-    for action in ("move forward", "turn right", "check available actions", "move forward"):
-        assert second.step(action) == first.step(action)
-    assert second.state() == first.state()

@@ -1,6 +1,5 @@
-"""Maze: layout, tasks, the action parsers of both modes, the expert and recorded traffic."""
+"""Maze: layout, tasks, the action parsers of both modes and the expert."""
 
-import json
 import re
 
 import pytest
@@ -9,9 +8,9 @@ from recordings import Replay
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.protocol import ErrorKind
-from agentgym_envs.maze.layout import CELLS, MOVES, ROWS, describe, distances, open_moves
+from agentgym_envs.maze.layout import CELLS, MOVES, describe, open_moves
 from agentgym_envs.maze.served import MAX_TURNS, make_served_environment
-from agentgym_envs.maze.tasks import GOAL, MAX_DISTANCE, STARTS, all_tasks, task_manifest
+from agentgym_envs.maze.tasks import GOAL, STARTS, all_tasks, task_manifest
 
 MANIFEST = "9baeaae40ea13c213d28032e7a527e94be2ec892e3a8ab3031a9edbb17696282"
 SERVED = make_served_environment()
@@ -26,7 +25,6 @@ def told(cell_and_walls: str) -> str:
 
 AT_1_1 = told("1, 1. There are walls to your left, above you, below you.")
 AT_7_6 = told("7, 6. There are walls to your right, to your left.")
-FINISHED = {"error": "The task with environment 0 has finished."}
 
 
 def playing(data_idx, make=make_environment):
@@ -67,31 +65,11 @@ def test_every_cell_is_described_with_at_least_one_wall():
     assert all(len(open_moves(cell)) < 4 for cell in CELLS)
 
 
-def test_the_border_of_the_maze_consists_of_walls():
-    assert {*ROWS[0], *ROWS[-1]} == {"#"}
-    assert all(len(row) == len(ROWS[0]) and row[0] == row[-1] == "#" for row in ROWS)
-
-
 def test_the_first_25_tasks_are_agentgyms_games():
     assert [task.start for task in all_tasks()[:25]] == list(STARTS)
     assert {task.goal for task in all_tasks()[:25]} == {GOAL}
     assert sorted([*STARTS, GOAL]) == sorted(CELLS)
     assert (STARTS[0], STARTS[9], STARTS[18], STARTS[24]) == ((1, 1), (1, 11), (7, 6), (2, 9))
-
-
-def test_no_training_task_has_the_goal_of_a_test_task():
-    goals = {split: set() for split in ("train", "test")}
-    for task in task_manifest():
-        goals[task["split"]].add(tuple(task["goal"]))
-    assert goals["test"] == {GOAL} and len(goals["train"]) == 25
-    assert not goals["test"] & goals["train"]
-
-
-def test_no_task_starts_at_its_goal_or_is_longer_than_agentgyms_longest():
-    walks = [(task["distance"], tuple(task["start"])) for task in task_manifest()]
-    assert max(distance for distance, start in walks[:25]) == MAX_DISTANCE == 12
-    assert {distance for distance, start in walks} == set(range(1, 13))
-    assert len({(task.start, task.goal) for task in all_tasks()}) == len(all_tasks()) == 556
 
 
 def test_the_task_manifest_has_not_changed():
@@ -101,11 +79,6 @@ def test_the_task_manifest_has_not_changed():
         == manifest.sha256(task_manifest())
         == MANIFEST
     )
-
-
-def test_distances_are_lengths_of_shortest_paths():
-    from_goal = distances(GOAL)
-    assert from_goal[(1, 1)] == 12 and from_goal[(5, 6)] == 3 and len(from_goal) == len(CELLS)
 
 
 def test_the_scripted_agent_solves_all_tasks_by_the_shortest_path():
@@ -226,30 +199,6 @@ def test_requests_before_the_first_reset_or_after_the_end_are_errors(make):
         assert caught.value.kind is ErrorKind.FINISHED
 
 
-@BOTH
-def test_a_restored_episode_continues_like_the_saved_one(make):
-    saved, restored = playing(12, make), make()
-    actions = ["move up", "fly", "move down", "move down", "move right", "move right", "move up"]
-    for action in actions:
-        restored.restore(json.loads(json.dumps(saved.snapshot())))
-        assert restored.detail() == saved.detail() and restored.state() == saved.state()
-        assert restored.step(action) == saved.step(action)
-    saved.step("move right")
-    saved.step("move down"), saved.step("move down"), saved.step("move down")
-    restored.restore(saved.snapshot())
-    assert restored.detail() == saved.detail() and saved.detail()["done"]
-    with pytest.raises(EnvironmentFault):
-        restored.step("move up")
-
-
-def test_a_task_does_not_depend_on_earlier_episodes():
-    used = playing(7)
-    for _ in range(4):
-        used.step(used.expert_action())
-    assert used.reset(300) == make_environment().reset(300)
-    assert used.snapshot() == playing(300).snapshot()
-
-
 def test_the_grid_of_the_state_shows_goal_and_agent():
     grid = playing(18).state()["grid"]
     assert grid[7] == "######A######" and grid[8] == "######G######"
@@ -266,85 +215,3 @@ def test_a_session_has_the_routes_and_keys_of_agentgym(compat):
     assert make_served_environment().facts == {"/available_actions": list(MOVES)}
     assert list(server.ask("/detail")) == ["maze_name", "observation", "done", "reward", "deleted"]
     assert server.host.answer("close", 0, None) == b"true"
-
-
-AT_2_9 = told("2, 9. There are walls to your right, to your left.")
-AT_3_9 = told("3, 9. There are walls to your right, to your left.")
-# (path, game or action, answer) of calls that were recorded from AgentGym's server; the session ids
-# are replaced by 0.
-RECORDED = {
-    "chance finds the goal, then a second game": [
-        ("/reset", 18, {"observation": AT_7_6}),
-        ("/step", "move left", (AT_7_6, 0, False)),
-        ("/step", "jump", (AT_7_6, 0, False)),
-        ("/step", "", (AT_7_6, 0, False)),
-        ("/step", "MOVE UP", (AT_7_6, 0, False)),
-        ("/step", "move up\n", (AT_7_6, 0, False)),
-        ("/step", "Action: move down", (AT_7_6, 0, False)),
-        ("/step", "move right", (AT_7_6, 0, False)),
-        ("/step", "move left", (AT_7_6, 0, False)),
-        ("/step", "move down", ("Success\n", 1.0, True)),
-        ("/observation", None, FINISHED),
-        ("/detail", None, FINISHED),
-        ("/reset", 18, {"observation": AT_7_6}),
-        ("/step", "move down", ("Success\n", 1.0, True)),
-        ("/step", "move up", FINISHED),
-    ],
-    "chance finds nothing, then the shortest path": [
-        ("/reset", 24, {"observation": AT_2_9}),
-        ("/step", "move left", (AT_2_9, 0, False)),
-        ("/step", "jump", (AT_2_9, 0, False)),
-        ("/step", "", (AT_2_9, 0, False)),
-        ("/step", "MOVE UP", (AT_2_9, 0, False)),
-        ("/step", "move up\n", (AT_2_9, 0, False)),
-        ("/step", "Action: move down", (AT_2_9, 0, False)),
-        ("/step", "move down", (AT_3_9, 0, False)),
-        ("/step", "move right", (AT_3_9, 0, False)),
-        ("/step", "move right", (AT_3_9, 0, False)),
-        ("/step", "move right", (AT_3_9, 0, False)),
-        ("/step", "move right", (AT_3_9, 0, False)),
-        ("/step", "move right", (AT_3_9, 0, False)),
-        ("/observation", None, AT_3_9),
-        (
-            "/detail",
-            None,
-            {
-                "maze_name": "double_t_maze",
-                "observation": AT_3_9,
-                "done": False,
-                "reward": 0,
-                "deleted": False,
-            },
-        ),
-        ("/reset", 24, {"observation": AT_2_9}),
-        ("/step", "move down", (AT_3_9, 0, False)),
-        (
-            "/step",
-            "move down",
-            (told("4, 9. There are walls to your right, to your left."), 0, False),
-        ),
-        ("/step", "move down", (told("5, 9. There are walls to your right, below you."), 0, False)),
-        ("/step", "move left", (told("5, 8. There are walls above you, below you."), 0, False)),
-        ("/step", "move left", (told("5, 7. There are walls above you, below you."), 0, False)),
-        ("/step", "move left", (told("5, 6. There is a wall above you."), 0, False)),
-        (
-            "/step",
-            "move down",
-            (told("6, 6. There are walls to your right, to your left."), 0, False),
-        ),
-        ("/step", "move down", (AT_7_6, 0, False)),
-        ("/step", "move down", ("Success\n", 1.0, True)),
-        ("/step", "move up", FINISHED),
-    ],
-    "games that do not exist": [
-        ("/reset", 26, {"error": "The game 26 is not valid."}),
-        ("/reset", -1, {"error": ""}),
-    ],
-}
-
-
-@pytest.mark.parametrize("episode", RECORDED)
-def test_recorded_requests_get_the_answers_of_agentgyms_server(episode):
-    server = Replay(make_served_environment())
-    for path, argument, answer in RECORDED[episode]:
-        assert server.ask(path, argument) == answer

@@ -211,15 +211,6 @@ def test_an_observation_has_status_and_output_and_says_what_was_lost(environment
     assert "as before the command" in environment.step("kill -9 -1").observation
 
 
-def test_a_snapshot_continues_with_the_same_files(environment):
-    environment.reset(0)
-    environment.step("echo text > file")
-    saved = environment.snapshot()
-    environment.step("rm file")
-    environment.restore(saved)
-    assert environment.step("cat file").observation == "exit status 0\ntext\n"
-
-
 def test_an_episode_ends_with_its_time(sandbox):
     slow = dataclasses.replace(TASKS[0], agent_seconds=1e-6)
     environment = TerminalEnvironment([slow], sandbox, PATIENCE_S)

@@ -205,27 +205,6 @@ def test_looking_around_is_worth_nothing():
     assert not any(result.reward or result.done for result in results)
 
 
-def test_interleaved_sessions_equal_each_alone():
-    def play(data_idx, seed):
-        shop = SERVED.factory()
-        yield shop.reset(data_idx)
-        rng = random.Random(seed)
-        for _ in range(20):
-            result = shop.step(rng.choice(shop.valid_actions()))
-            yield result
-            if result.done:
-                return
-
-    names = [(3, 0), (3, 1), (400, 2)]
-    alone = [list(play(*name)) for name in names]
-    games, mixed = [play(*name) for name in names], [[] for _ in names]
-    order = [i for i, results in enumerate(alone) for _ in results]
-    random.Random(0).shuffle(order)
-    for i in order:
-        mixed[i].append(next(games[i]))
-    assert mixed == alone
-
-
 def test_answers_have_the_fields_of_agentgyms_server():
     server = InProcessServer(SERVED)
 

@@ -185,8 +185,14 @@ def flip_one_bit(path):
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("damage", [cut, flip_one_bit, pathlib.Path.unlink])
-@pytest.mark.parametrize("item", ["params", "optimizer", "record"])
+@pytest.mark.parametrize(
+    ("damage", "item"),
+    [
+        *((flip_one_bit, item) for item in ("params", "optimizer", "record")),
+        (cut, "params"),
+        (pathlib.Path.unlink, "optimizer"),
+    ],
+)
 def test_the_error_for_a_damaged_checkpoint_names_it_and_the_remedy(learner, copied, damage, item):
     directory, _ = copied
     damage(largest_file(directory / "2" / item))
@@ -198,16 +204,6 @@ def test_the_error_for_a_damaged_checkpoint_names_it_and_the_remedy(learner, cop
             checkpoints.restore_params(2, learner.policy.abstract_params())
         _, extra = checkpoints.restore(1, abstract(learner))
     assert extra == {"step": 1}
-
-
-def test_after_deleting_the_damaged_folder_the_previous_one_is_the_latest(learner, copied):
-    directory, _ = copied
-    subprocess.run(["rm", "-r", str(directory / "2")], check=True)
-    with Checkpoints(directory, max_to_keep=5) as checkpoints:
-        assert checkpoints.latest_step() == 1
-        checkpoints.save(2, learner.state(), {"again": True})
-        checkpoints.wait()
-        assert checkpoints.restore_extra(2) == {"again": True}
 
 
 def test_an_incomplete_folder_is_never_restored(learner, copied):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from learner_parts import OPTIMIZER, UPDATE, first_params, make_learner
+from learner_parts import OPTIMIZER, first_params, make_learner
 
 from agentgym_jax.learner import compact_adam, train_state, update
 from agentgym_jax.learner.checkpoint import Checkpoints
@@ -207,54 +207,3 @@ def test_steps_are_close_to_those_of_float32_moments(compact, learner):
     ours, exact = changes
     assert np.corrcoef(ours, exact)[0, 1] > 0.99
     assert np.linalg.norm(ours) == pytest.approx(np.linalg.norm(exact), rel=0.05)
-
-
-def play_bandit(learner, draw, state, seed):
-    """Returns 80 episodes of a bandit as tokens, and their rewards.
-
-    A prompt of one token is followed by one action, which has reward 1 if both numbers are equal
-    modulo 4. A random policy gets 0.25.
-    """
-    rng = np.random.default_rng(seed)
-    prompt = rng.integers(0, 64, 80)
-    action, logprob = map(np.asarray, draw(state.params, prompt, jax.random.key(seed)))
-    reward = (prompt % 4 == action % 4).astype(np.float32)
-    advantage = (reward - reward.mean()) / (reward.std() + 1e-6)
-    mask = np.array([False, True])
-    episodes = [
-        {
-            "tokens": np.array([prompt[i], action[i]]),
-            "action_mask": mask,
-            "weights": mask / 80,
-            "advantages": mask * advantage[i],
-            "old_logprobs": mask * logprob[i],
-            "reference_logprobs": mask * logprob[i],
-        }
-        for i in range(80)
-    ]
-    return episodes, reward.mean()
-
-
-@pytest.mark.slow
-def test_a_bandit_is_learned_as_well_as_with_float32_moments(compact, learner):
-    @jax.jit
-    def draw(params, prompt_B, key):
-        tokens_B1, policy = prompt_B[:, None], learner.policy
-        hidden_B1D = policy.hidden(
-            params, tokens_B1, jnp.zeros_like(tokens_B1), jnp.ones_like(tokens_B1)
-        )
-        logits_BV = policy.logits(params, hidden_B1D)[:, 0] / UPDATE["temperature"]
-        action_B = jax.random.categorical(key, logits_BV)
-        return action_B, jax.nn.log_softmax(logits_BV)[jnp.arange(len(prompt_B)), action_B]
-
-    success = {}
-    for name, one in (("compact", compact), ("exact", learner)):
-        state, rewards = one.state(), []
-        for seed in range(60):
-            episodes, reward = play_bandit(one, draw, state, seed)
-            rewards.append(reward)
-            state, _ = one.update(state, update.put_batch(pack_sequences(episodes, micro_rows=8)))
-        assert np.mean(rewards[:3]) < 0.4
-        success[name] = np.mean(rewards[-10:])
-    assert success["exact"] > 0.9
-    assert success["compact"] > success["exact"] - 0.05

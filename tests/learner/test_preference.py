@@ -310,18 +310,3 @@ def test_weights_of_a_length_normalised_conversation_sum_to_one():
                 count = tokens.action_mask[m][here].sum()
                 expected = 1.0 if normalised else float(count)
                 np.testing.assert_allclose(tokens.weights[m][here].sum(), expected, rtol=1e-6)
-
-
-def test_padding_does_not_count_for_any_conversation():
-    ids = jnp.array([[0, 0, 1, -1], [1, 2, -1, -1]])
-    sums = conversation_sums(jnp.arange(1.0, 9.0).reshape(2, 4), ids, 4)
-    np.testing.assert_array_equal(sums, [3.0, 8.0, 6.0, 0.0])
-
-
-def test_invalid_row_counts_and_beta_are_refused(learner):
-    with pytest.raises(ValueError, match="micro_rows=1"):
-        packed(some_pairs(), micro_rows=1)
-    with pytest.raises(ValueError, match="beta=0.0 must be positive"):
-        make_preference_update(
-            learner.policy, learner.optimizer, LOSSES["ipo"], beta=0.0, logprob_chunk=16
-        )

@@ -135,18 +135,18 @@ def test_a_prefill_in_pieces_equals_one_prefill(policy):
 
 def test_packed_rows_equal_separate_rows(policy):
     params = _random_params(policy)
-    tokens, positions = _tokens(rows=3)
+    tokens, positions = _tokens()
     lengths = (9, 6, 5)
     alone = _hidden(policy, params, tokens, positions, jnp.ones_like(tokens))
     pad = LENGTH - sum(lengths)
     packed_tokens = jnp.concatenate([tokens[i, :n] for i, n in enumerate(lengths)])
-    packed = _hidden(
-        policy,
-        params,
-        jnp.pad(packed_tokens, (0, pad), constant_values=55)[None],
-        jnp.pad(jnp.concatenate([jnp.arange(n) for n in lengths]), (0, pad))[None],
-        jnp.pad(jnp.repeat(jnp.array([1, 2, 3]), jnp.array(lengths)), (0, pad))[None],
-    )[0]
+    rows = (
+        jnp.pad(packed_tokens, (0, pad), constant_values=55),
+        jnp.pad(jnp.concatenate([jnp.arange(n) for n in lengths]), (0, pad)),
+        jnp.pad(jnp.repeat(jnp.array([1, 2, 3]), jnp.array(lengths)), (0, pad)),
+    )
+    # as many rows as in the other tests, which share the compiled program
+    packed = _hidden(policy, params, *(jnp.tile(row, (ROWS, 1)) for row in rows))[0]
     start = 0
     for i, n in enumerate(lengths):
         np.testing.assert_allclose(packed[start : start + n], alone[i, :n], **TOLERANCE)
@@ -192,7 +192,7 @@ def test_padding_tokens_write_nothing_and_are_finite(policy):
     params = _random_params(policy)
     tokens, positions = _tokens()
     positions = jnp.where(jnp.arange(ROWS)[:, None] == 1, SLOTS, positions)
-    hidden, cache = _fill(policy, params, tokens, positions, [LENGTH])
+    hidden, cache = _fill(policy, params, tokens, positions, [1] * LENGTH)
     assert np.isfinite(hidden).all()
     np.testing.assert_array_equal(cache.k_LBKSH[:, 1], 0.0)
     assert np.any(cache.k_LBKSH[:, 0, :, :LENGTH] != 0.0)

@@ -66,8 +66,8 @@ LEARNER = [
     # An observation that does not describe a state is used as an anchor state.
     Mutant(
         "learner",
-        "if not turn.is_failed and turn.shows_state:",
-        "if not turn.is_failed:",
+        "if turn.observation and not turn.is_failed and turn.shows_state:",
+        "if turn.observation and not turn.is_failed:",
         "tests/learner/test_experience.py",
     ),
     # The divergence from the reference includes tokens of the environment.
@@ -115,8 +115,8 @@ LEARNER = [
     # The first update of a warm-up has a learning rate of zero.
     Mutant(
         "learner",
-        "jnp.minimum(1.0, (step + 1.0) / max(warmup_steps, 1))",
-        "jnp.minimum(1.0, step / max(warmup_steps, 1))",
+        "jnp.minimum(1.0, (step + 1.0) / float(max(warmup_steps, 1)))",
+        "jnp.minimum(1.0, step / float(max(warmup_steps, 1)))",
         "tests/learner/test_optimizer.py",
     ),
     # A damaged checkpoint is restored without an error.
@@ -240,8 +240,8 @@ CLIENT = [
     # NaN is accepted as a reward.
     Mutant(
         "client",
-        "if not abs(value) <= sys.float_info.max:",
-        "if abs(value) > sys.float_info.max:",
+        "if not (abs(value) <= LARGEST_NUMBER and abs(value * scale) <= LARGEST_NUMBER):",
+        "if abs(value) > LARGEST_NUMBER or abs(value * scale) > LARGEST_NUMBER:",
         "tests/client/test_client.py",
     ),
     # A failed step is treated as permanent because its text resembles that of a missing task.
@@ -445,8 +445,8 @@ ROLLOUT = [
     # An observation may fill the context to its last token, so that no action fits.
     Mutant(
         "rollout",
-        "if len(self._tokens) + len(chunk) >= self._limits.max_tokens:",
-        "if len(self._tokens) + len(chunk) > self._limits.max_tokens:",
+        "if len(self._tokens) - self._branch_start + len(chunk) >= self._limits.max_tokens:",
+        "if len(self._tokens) - self._branch_start + len(chunk) > self._limits.max_tokens:",
         "tests/rollout/test_episode.py",
     ),
     # Sampled tokens are not labelled with the version of the weights that sampled them.

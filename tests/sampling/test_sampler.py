@@ -154,14 +154,14 @@ def test_rows_that_follow_the_load_sample_the_same_tokens(policy, params, rows):
 
 
 def test_few_active_rows_are_decoded_alone(policy, params):
-    sampler = make_sampler(policy, params, rows=16, follows_load=True)
+    sampler = make_sampler(policy, params, follows_load=True)
     play(sampler, EPISODES[:1])
     assert sampler.statistics.occupancy == 1.0
 
 
 def test_a_warm_sampler_compiles_nothing_more(policy, params):
     programs = (decode.prefill, decode.decode_chunk, decode.copy_rows)
-    shapes = dict(rows=7, buckets=((4, 1), (16, 2), (64, 1)), follows_load=True)
+    shapes = dict(rows=5, buckets=((4, 1), (64, 2)), follows_load=True)
     sampler = make_sampler(policy, params, **shapes)
     sampler.warm_up()
     before = [program._cache_size() for program in programs]

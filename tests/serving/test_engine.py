@@ -3,11 +3,9 @@
 import concurrent.futures
 import threading
 
-import jax
 import numpy as np
 import pytest
 
-from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling.options import SamplingOptions, episode_key
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving import engine
@@ -16,53 +14,28 @@ from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.requests import (
     NotServingError,
     OverloadedError,
-    RequestError,
     Sampling,
 )
 from agentgym_jax.serving.sequences import TokenSequence
 from agentgym_jax.text.chat import ChatRenderer
-from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.text.tool_chat import ToolChat
-from tests.builders import decoder_config
+from tests.serving.parts import CONTEXT, ROWS, user
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.usefixtures("compiled_fastest")
+
 OPTIONS = SamplingOptions(temperature=1.0, max_turn_tokens=6, max_tokens=200)
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return byte_tokenizer()
-
-
-@pytest.fixture(scope="module")
-def policy(tokenizer):
-    return Policy(
-        decoder_config(
-            vocab_size=tokenizer.vocab_size,
-            hidden_size=16,
-            intermediate_size=32,
-            num_layers=1,
-            num_heads=2,
-            num_kv_heads=1,
-            rope_theta=10000.0,
-        )
-    )
-
-
-@pytest.fixture(scope="module")
-def params(policy):
-    return policy.init(jax.random.key(0))
 
 
 class Server:
     """An engine with its sampler and one set of conversations."""
 
-    def __init__(self, policy, params, tokenizer, *, rows=3, max_waiting=100, max_known=None):
+    def __init__(self, policy, params, tokenizer, *, rows=ROWS, max_waiting=100, max_known=None):
         self.renderer = ChatRenderer(tokenizer)
         self.sampler = Sampler(
             policy,
             rows=rows,
-            cache_length=256,
+            cache_length=CONTEXT,
             buckets=((16, 2), (64, 2)),
             decode_steps=4,
             return_after_finished=1,
@@ -89,10 +62,6 @@ def server(policy, params, tokenizer):
     with server.engine.running():
         yield server
     assert server.sampler.free_rows == server.sampler.rows
-
-
-def user(text):
-    return {"role": "user", "content": text}
 
 
 def answer(server, messages, **sampling):
@@ -149,17 +118,6 @@ def test_a_stream_on_a_slow_device_has_a_call_per_token(
     assert seen == list(range(tokens_per_call, len(found.token_ids), tokens_per_call))
 
 
-def test_a_rewritten_history_starts_a_new_sequence(server):
-    messages, _ = converse(server, ["go north", "there is a door"])
-    rewritten = [messages[0], {"role": "assistant", "content": "I went north."}, user("and now?")]
-    answer(server, rewritten)
-    first, second = server.chat.sequences
-    assert len(first.answers) == 2
-    assert len(second.answers) == 1
-    assert server.chat.num_forks == 1
-    assert server.chat.sequences[second][:3] == tuple(rewritten)
-
-
 def test_a_conversation_without_its_row_continues_with_the_same_tokens(server):
     alone, expected = converse(server, ["go north", "there is a door"])
     server.chat = server.new_chat(None)
@@ -176,22 +134,6 @@ def test_a_conversation_without_its_row_continues_with_the_same_tokens(server):
     second = answer(server, messages)
     assert second.token_ids.tolist() == expected[1].token_ids.tolist()
     np.testing.assert_allclose(second.logprobs, expected[1].logprobs, atol=1e-5)
-
-
-def test_many_concurrent_conversations_are_independent(server):
-    def play(number):
-        rng = np.random.default_rng(number)
-        key = episode_key(number, 0, "", 0)
-        sequence, found = TokenSequence(key), []
-        for _ in range(3):
-            chunk = rng.integers(0, 200, int(rng.integers(1, 30))).tolist()
-            pending = server.engine.submit(sequence, [chunk], OPTIONS)
-            found.append(pending.result.result(PATIENCE_S).token_ids.tolist())
-        return found
-
-    alone = [play(number) for number in range(8)]
-    with concurrent.futures.ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(play, range(8))) == alone
 
 
 def test_a_stop_string_ends_the_answer_before_it(server):
@@ -229,14 +171,6 @@ def test_a_cancelled_request_leaves_the_conversation_as_it_was(server):
     answer(server, messages)
     assert list(server.chat.sequences) == [sequence]
     assert len(sequence.answers) == 2
-
-
-def test_cancelled_requests_free_all_rows(server):
-    for i in range(30):
-        pending = server.engine.submit(TokenSequence(episode_key(i, 0, "", 0)), [[1]], OPTIONS)
-        pending.cancel()
-        concurrent.futures.wait([pending.result], PATIENCE_S)
-    assert answer(server, [user("go")]).token_ids.size
 
 
 def test_too_many_requests_are_refused(policy, params, tokenizer):
@@ -283,22 +217,6 @@ def test_an_error_of_the_sampler_reaches_the_owner(policy, params, tokenizer, mo
         pending = server.engine.submit(TokenSequence(episode_key(0, 0, "", 0)), [[1]], OPTIONS)
         with pytest.raises(NotServingError):
             pending.result.result(PATIENCE_S)
-
-
-@pytest.mark.parametrize(
-    ("messages", "sampling", "found"),
-    [
-        ([], {}, "messages is empty"),
-        ([user("x" * 300)], {}, "shorten the messages"),
-        ([{"role": "assistant", "content": "x"}], {}, "last message"),
-        ([user("x")], {"temperature": -1.0}, "temperature=-1.0"),
-        ([user("x")], {"max_tokens": 0}, "max_tokens=0"),
-    ],
-)
-def test_invalid_requests_are_refused_with_a_reason(server, messages, sampling, found):
-    with pytest.raises(RequestError, match=found):
-        server.chat.submit_chat(messages, [], Sampling(**sampling))
-    assert answer(server, [user("go")]).token_ids.size
 
 
 def test_token_requests_continue_the_sequence_that_they_extend(server):

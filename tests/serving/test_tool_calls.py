@@ -86,14 +86,6 @@ def test_calls_are_read_whole_and_never_from_the_thinking(form, calls, thinking)
         assert content == thinking.rstrip("\n") or content == thinking
 
 
-def test_a_stream_never_shows_a_call_after_its_thinking():
-    text = f"<think>\n{CALL}\n</think>\nI look.\n{CALL}"
-    content, calls = parse_tool_calls(text)
-    assert content == f"<think>\n{CALL}\n</think>\nI look."
-    assert len(calls) == 1
-    assert stable_text(text, has_tools=True) == content
-
-
 @hypothesis.settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @hypothesis.given(texts)
 def test_any_text_is_parsed(data):
@@ -121,15 +113,6 @@ def test_any_text_is_parsed(data):
 def test_a_malformed_call_stays_text(inside):
     text = f"before\n{CALL}\n<tool_call>{inside}</tool_call>"
     assert parse_tool_calls(text) == (text, [])
-
-
-def test_calls_are_found_in_order():
-    text = f'before\n\n{CALL}\n<tool_call>{{"name": "go"}}</tool_call> after'
-    content, calls = parse_tool_calls(text)
-    assert content == "before"
-    assert [call["name"] for call in calls] == ["look", "go"]
-    assert read_json(calls[0]["arguments"]) == {"at": "the café 😀"}
-    assert read_json(calls[1]["arguments"]) == {}
 
 
 @pytest.mark.parametrize("text", ["<tool_call>" * 500_000, "<tool_call>" + " " * 5_000_000])

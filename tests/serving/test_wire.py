@@ -17,15 +17,10 @@ from agentgym_jax.text.template import ChatTemplate
 from tests.serving.parts import CONTEXT, MODEL, user
 from tests.waiting import PATIENCE_S
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # suppresses the library's warnings about its own dependencies
-    import schemathesis
-
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 GENERATE = "/inference/v1/generate"
 MESSAGES, COUNT, RESPONSES = "/v1/messages", "/v1/messages/count_tokens", "/v1/responses"
 ASK = {"messages": [user("hi")], "max_tokens": 2}
-SAMPLE = {"token_ids": [1], "sampling_params": {"max_tokens": 2}}
 DEEP = "[" * 100_000
 
 
@@ -432,6 +427,9 @@ def test_any_conversation_of_the_other_apis_is_translated_or_refused(served, kin
 
 @pytest.mark.slow
 def test_requests_generated_from_the_description_cause_no_server_errors(served):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the library, about its own dependencies
+        import schemathesis  # takes two seconds
     schema = schemathesis.openapi.from_dict(served.web.get("/openapi.json").json())
     schema.config.update(base_url=served.url)
     for operation in [result.ok() for result in schema.get_all_operations()]:

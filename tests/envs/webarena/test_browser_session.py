@@ -3,7 +3,6 @@
 import base64
 import os
 import pathlib
-import signal
 import subprocess
 import tempfile
 import time
@@ -14,7 +13,7 @@ import pytest
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.webarena.browser import temporary
 from agentgym_envs.webarena.browser.actions import read_action
-from agentgym_envs.webarena.browser.errors import ActionRefused, BrowserLost, PageLost
+from agentgym_envs.webarena.browser.errors import ActionRefused, PageLost
 from agentgym_envs.webarena.browser.launch import (
     CHROMIUM_VARIABLE,
     browser_name,
@@ -267,29 +266,6 @@ def test_a_screenshot_is_a_jpeg_of_bounded_size(hands):
     picture = hands.process.run(hands.session.picture(scale=0.5, quality=60), 10)
     data = base64.b64decode(picture)
     assert data[:3] == b"\xff\xd8\xff" and len(data) < 60_000
-
-
-def test_a_killed_browser_is_detected_and_replaced():
-    process = BrowserProcess(reach())
-    session = process.run(process.open(Start((FRONT,))), 30)
-    os.kill(browser_pid(process), signal.SIGKILL)
-    with pytest.raises(BrowserLost):
-        process.run(session.perform(read_action("scroll [down]")), 20)
-    process.run(session.close(), 10)  # closing the session raises no error
-    again = process.run(process.open(Start((FRONT,))), 30)
-    assert "Tiny shop" in again.sight.text
-    process.stop()
-
-
-def browser_pid(process):
-    """Returns the process id of the browser, as the browser itself reports it."""
-
-    async def ask():
-        session = await process.chromium.browser.new_browser_cdp_session()
-        found = await session.send("SystemInfo.getProcessInfo")
-        return next(item["id"] for item in found["processInfo"] if item["type"] == "browser")
-
-    return process.run(ask(), 10)
 
 
 @pytest.fixture
