@@ -121,7 +121,10 @@ class Sampler:
         # Possible numbers of rows of a decode call.
         self._widths = [self.decode_rows]
         self._backend = choose_backend(
-            self.decode_rows, policy.dtype, policy.layout, allow_native=not self._has_state
+            self.decode_rows,
+            policy.dtype,
+            policy.layout,
+            allow_native=not self._has_state and not policy.is_int8,
         )
         self._params = None
         self._version = -1
