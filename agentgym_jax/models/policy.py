@@ -70,7 +70,9 @@ class Policy:
                 f"mesh has {self.layout.mesh.size}"
             )
         if self.config.hybrid is not None and self.is_int8:
-            raise ValueError("Policy: a decoder with gated delta nets (Qwen3.5) has no int8 weights")
+            raise ValueError(
+                "Policy: a decoder with gated delta nets (Qwen3.5) has no int8 weights"
+            )
 
     def init(self, key: jax.Array) -> Params:
         """Returns random float32 weights: normal(0.02), output projections 0.02 / sqrt(2 L)."""

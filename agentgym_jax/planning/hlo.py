@@ -292,9 +292,7 @@ def _read(module: Module, fusion: Instruction, index: int, whole: int) -> tuple[
     return min(size, whole), in_place
 
 
-def _users(
-    module: Module, body: Computation, producer: Instruction
-) -> Iterator[Instruction]:
+def _users(module: Module, body: Computation, producer: Instruction) -> Iterator[Instruction]:
     """Yields the instructions of a fusion that use a value, directly or through other forms of it.
 
     These forms are a bitcast and a copy in place: the TPU compiler changes the tiles of int8 weights

@@ -19,7 +19,9 @@ from agentgym_jax.rl.rl_config import parse
 from configs.paper import textcraft
 from configs.paper.common import CHIPS
 
-SLICES = flags.DEFINE_list("slices", ["v5e-16", "h100-8"], "Keys of CHIPS in configs/paper/common.py.")
+SLICES = flags.DEFINE_list(
+    "slices", ["v5e-16", "h100-8"], "Keys of CHIPS in configs/paper/common.py."
+)
 SIZES = flags.DEFINE_list("sizes", ["0p5b", "7b"], "Sizes of Qwen2.5.")
 DTYPES = flags.DEFINE_list("dtypes", ["bfloat16", "int8"], "Values of model.decode_dtype.")
 CACHE_LENGTH = flags.DEFINE_integer("cache_length", 1024, "Tokens per row of the cache.", 0)

@@ -66,7 +66,9 @@ def main(argv):
             return_after_finished=4,
             stop_ids=model.renderer.stop_ids,
         )
-        sampler.set_params(dataclasses.replace(model, decode_policy=policy).spread(params), version=0)
+        sampler.set_params(
+            dataclasses.replace(model, decode_policy=policy).spread(params), version=0
+        )
         sampled, learner = [], []
         for prompt, turn in sample(sampler, prompts):
             scores = score_tokens(model.policy, params, [*prompt, *turn.tokens.tolist()])

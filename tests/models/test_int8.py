@@ -1,7 +1,6 @@
 """Int8 weights: bound of the error, decoding as with the dequantised weights, several devices."""
 
 import dataclasses
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +17,8 @@ from agentgym_jax.models.policy import Policy, make_sampler_params
 from tests.builders import decoder_config, decoder_families, dequantize, hybrid_config
 
 FAMILIES = decoder_families(decoder_config())
+_init = jax.jit(lambda policy, key: policy.init(key), static_argnums=0)
+_logits = jax.jit(lambda policy, *inputs: policy.logits(*inputs), static_argnums=0)
 _hidden = jax.jit(lambda policy, *inputs: policy.hidden(*inputs), static_argnums=0)
 _hidden_cached = jax.jit(lambda policy, *inputs: policy.hidden_cached(*inputs), static_argnums=0)
 
@@ -25,7 +26,8 @@ _hidden_cached = jax.jit(lambda policy, *inputs: policy.hidden_cached(*inputs), 
 def make(config, layout=None):
     """Returns a policy with int8 weights, large random float32 weights, and their int8 form."""
     policy = Policy(config, layout=layout, is_int8=True)
-    params = jax.tree.map(lambda x: 3.0 * x, Policy(config).init_sharded(jax.random.key(0), layout))
+    params = Policy(config).init_sharded(jax.random.key(0), layout)
+    params = jax.tree.map(lambda x: 3.0 * x, params)
     shardings = None
     if layout is not None:
         shardings = jax.tree.map(lambda x: x.sharding, policy.abstract_sampler_params(layout))
@@ -42,14 +44,15 @@ def decode(policy, params, prefilled=5, cache_layout=None):
         span = slice(0, prefilled) if i == 0 else slice(prefilled + i - 1, prefilled + i)
         hidden, cache = _hidden_cached(policy, params, tokens[:, span], positions[:, span], cache)
         parts.append(hidden)
-    return np.asarray(policy.logits(params, jnp.concatenate(parts, axis=1)))
+    return np.asarray(_logits(policy, params, jnp.concatenate(parts, axis=1)))
 
 
 @pytest.mark.parametrize("tie", [True, False])
 def test_a_weight_is_off_by_at_most_half_of_the_scale_of_its_channel(tie):
-    _, params, quantized = make(decoder_config(tie_embeddings=tie))
-    params["layers"]["mlp"]["up_kernel"] = params["layers"]["mlp"]["up_kernel"].at[0, :, 3].set(0)
-    quantized = make_sampler_params(None)(Policy(decoder_config(tie_embeddings=tie), is_int8=True), params)
+    policy = Policy(decoder_config(tie_embeddings=tie), is_int8=True)
+    params = jax.tree.map(np.array, _init(policy, jax.random.key(0)))
+    params["layers"]["mlp"]["up_kernel"][0, :, 3] = 0.0
+    quantized = jax.device_get(make_sampler_params(None)(policy, params))
     found, expected = flatten_dict(dequantize(quantized)), flatten_dict(params)
     stored = flatten_dict(quantized["layers"].base)
     for path, x in expected.items():
@@ -62,21 +65,22 @@ def test_a_weight_is_off_by_at_most_half_of_the_scale_of_its_channel(tie):
             assert stored[path[1:]].shape == x.shape
         # The scale of a channel is its largest weight / 127; the axes of a channel are summed.
         axis = {"o_kernel": (1, 2), "embedding": (1,), "kernel": (0,)}.get(path[-1], (1,))
-        bound = jnp.max(jnp.abs(x), axis=axis, keepdims=True) / 254
+        bound = np.max(np.abs(x), axis=axis, keepdims=True) / 254
         assert np.all(np.abs(found[path] - x) <= bound * 1.0001)
     assert not np.any(found["layers", "mlp", "up_kernel"][0, :, 3])
     assert quantized[HEAD_SCALE].shape == (101,)
 
 
-@pytest.mark.parametrize("is_split", [True, False])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("family", "is_split"), [("qwen2", True), ("qwen3", False), ("llama", True)]
+)
 def test_decoding_equals_teacher_forcing_with_the_dequantised_weights(family, is_split):
     policy, _, quantized = make(FAMILIES[family])
     whole = dequantize(quantized)
     tokens = jax.random.randint(jax.random.key(1), (8, 12), 0, policy.config.vocab_size)
     rows = (tokens, jnp.tile(jnp.arange(12), (8, 1)), jnp.ones((8, 12), jnp.int32))
-    expected = policy.logits(whole, _hidden(policy, whole, *rows))
-    scored = policy.logits(quantized, _hidden(policy, quantized, *rows))
+    expected = _logits(policy, whole, _hidden(policy, whole, *rows))
+    scored = _logits(policy, quantized, _hidden(policy, quantized, *rows))
     np.testing.assert_allclose(scored, expected, rtol=2e-5, atol=5e-5)
     backend = DecodeBackend(is_split=is_split)
     found = decode(policy, backend.prepare_params(quantized))
@@ -89,9 +93,10 @@ def test_decoding_equals_teacher_forcing_with_the_dequantised_weights(family, is
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tie", [True, False])
 @pytest.mark.parametrize(
-    "sizes", [dict(data=2, fsdp=2, tensor=2), dict(data=1, fsdp=2, tensor=4)], ids=str
+    ("sizes", "tie"),
+    [(dict(data=2, fsdp=2, tensor=2), True), (dict(data=1, fsdp=2, tensor=4), False)],
+    ids=str,
 )
 def test_eight_devices_decode_int8_weights_like_one(sizes, tie):
     config = decoder_config(vocab_size=104, tie_embeddings=tie)
@@ -102,7 +107,9 @@ def test_eight_devices_decode_int8_weights_like_one(sizes, tie):
     np.testing.assert_allclose(found, decode(one, alone), rtol=2e-4, atol=2e-4)
     scale = quantized["layers"].scales["mlp"]["up_scale"]
     kernel = quantized["layers"].base["mlp"]["up_kernel"]
-    assert scale.sharding.shard_shape(scale.shape)[1] == kernel.sharding.shard_shape(kernel.shape)[2]
+    assert (
+        scale.sharding.shard_shape(scale.shape)[1] == kernel.sharding.shard_shape(kernel.shape)[2]
+    )
     assert scale.sharding.shard_shape(scale.shape)[1] < scale.shape[1]
 
 
@@ -112,7 +119,7 @@ def test_adapters_are_merged_before_the_weights_are_rounded():
     trained = jax.tree.map(lambda x: x + 0.1, adapters.init(jax.random.key(2)))
     whole = adapters.attach(params, trained)
     found = make_sampler_params(None)(policy, whole)
-    expected = jax.jit(functools.partial(policy.sampler_params))(merge(whole))
+    expected = make_sampler_params(None)(policy, merge(whole))
     for a, b in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
         # the order of float32 sums may differ, and with it the rounding of a weight
         np.testing.assert_allclose(a.astype(float), b.astype(float), rtol=1e-5, atol=1.0)
