@@ -145,7 +145,7 @@ def load_policy(
       model: Run folder (its latest checkpoint), Hugging Face directory or hub id.
       rows: Maximum number of conversations that are sampled at the same time.
       context: Maximum number of tokens of a conversation with its answer.
-      dtype: Type of the weights: `bfloat16` or `float32`.
+      dtype: Type of the weights: `bfloat16`, `float32` or `int8`.
       tensor: Number of devices that share a layer.
 
     Raises:

@@ -34,7 +34,9 @@ _PORT = flags.DEFINE_integer("port", 8000, "Port to listen on; 0 for any free po
 _ROWS = flags.DEFINE_integer("rows", 16, "Maximum number of concurrent answers.", 1)
 _CONTEXT = flags.DEFINE_integer("context", 4096, "Maximum tokens of a conversation.", 16)
 _WAITING = flags.DEFINE_integer("max_waiting", 256, "Requests that may wait; more get 429.", 0)
-_DTYPE = flags.DEFINE_enum("dtype", "bfloat16", ["bfloat16", "float32"], "Type of the weights.")
+_DTYPE = flags.DEFINE_enum(
+    "dtype", "bfloat16", ["bfloat16", "float32", "int8"], "Type of the weights."
+)
 _TENSOR = flags.DEFINE_integer("tensor", 1, "Number of devices that share a layer.", 1)
 _STEPS = flags.DEFINE_integer("decode_steps", 16, "Decode steps per call.", 1)
 _DRAFTS = flags.DEFINE_integer(

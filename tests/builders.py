@@ -67,6 +67,22 @@ def decoder_families(
     }
 
 
+def dequantize(params: dict[str, Any]) -> dict[str, Any]:
+    """Returns the float32 weights that int8 weights stand for (`models/int8.py`)."""
+    layers = {part: dict(leaves) for part, leaves in params["layers"].base.items()}
+    for part, scales in params["layers"].scales.items():
+        for name, scale in scales.items():
+            kernel = name.replace("_scale", "_kernel")
+            x = layers[part][kernel]
+            summed = range(1, 1 + x.ndim - scale.ndim)  # axis 0 are the layers
+            layers[part][kernel] = x * np.expand_dims(scale, tuple(summed))
+    params = params | {"layers": layers}
+    scale = params.pop("head_scale")
+    if "unembed" in params:
+        return params | {"unembed": {"kernel": params["unembed"]["kernel"] * scale[None]}}
+    return params | {"embed": {"embedding": params["embed"]["embedding"] * scale[:, None]}}
+
+
 def turn(start: int, stop: int, **changes: Any) -> Turn:
     """Returns a turn whose action tokens have the positions `start` to `stop` - 1."""
     fields: dict[str, Any] = dict(

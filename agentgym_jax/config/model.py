@@ -20,7 +20,7 @@ from agentgym_jax.mesh.sharding import Layout, make_layouts, reshard, spread_lay
 from agentgym_jax.models import lora, sources
 from agentgym_jax.models.config import PRESETS, DecoderConfig, to_hf_config
 from agentgym_jax.models.lora import TARGETS, Adapters
-from agentgym_jax.models.policy import DTYPES, REMAT_POLICIES, Policy
+from agentgym_jax.models.policy import DTYPES, REMAT_POLICIES, Policy, make_sampler_params
 from agentgym_jax.models.sources import ModelSource
 from agentgym_jax.runs.run_folder import RunFolder, write_atomic
 from agentgym_jax.text.chat import ChatRenderer
@@ -30,6 +30,7 @@ from agentgym_jax.text.tokenizer import Tokenizer, load_tokenizer
 from agentgym_jax.text.train_tokenizer import train_tokenizer
 
 _RANDOM = "random"
+INT8 = "int8"
 TEMPLATES = {"compact": COMPACT, "chatml": CHATML}
 
 
@@ -64,7 +65,8 @@ class ModelSettings:
       architecture: Architecture of a `random` model; empty for other sources.
       dtype: Type of the learner's computation, and of the reference's kernels and embeddings; the
         policy's parameters are float32.
-      decode_dtype: Type of the sampler's weights and computation.
+      decode_dtype: Type of the sampler's weights and computation; with `int8` its kernels and output
+        head are int8, and it computes in `dtype` (docs/algorithms.md).
       remat: Activations recomputed in the backward pass: `none`, `block` (whole layers) or `dots`
         (everything except matrix products).
       lora: Low-rank adapters that are trained instead of all weights: `rank`, `alpha`, `targets` and
@@ -74,12 +76,16 @@ class ModelSettings:
     source: str
     architecture: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     dtype: Annotated[str, OneOf(DTYPES)]
-    decode_dtype: Annotated[str, OneOf(DTYPES)]
+    decode_dtype: Annotated[str, OneOf((*DTYPES, INT8))]
     remat: Annotated[str, OneOf(REMAT_POLICIES)]
     lora: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _ = self.lora_settings  # checks the section
+        if not self.decodes_merged and self.decode_dtype == INT8:  # checks the section, too
+            raise ValueError(
+                "decode_dtype='int8' with lora.decode='unmerged': int8 weights include the adapters; "
+                "set lora.decode='merged', or decode_dtype='bfloat16'"
+            )
         if (self.source == _RANDOM) != bool(self.architecture):
             raise ValueError(
                 f"source={limits.shorten(self.source)} with architecture={dict(self.architecture)}: an "
@@ -99,6 +105,12 @@ class ModelSettings:
         """Returns True if the sampler's weights have no separate adapters."""
         settings = self.lora_settings
         return settings is None or settings.decode == "merged"
+
+    def decode_policy(self, config: DecoderConfig, layout: Layout | None) -> Policy:
+        """Returns the policy of the sampler."""
+        is_int8 = self.decode_dtype == INT8
+        dtype = self.dtype if is_int8 else self.decode_dtype
+        return Policy(config, dtype=dtype, layout=layout, is_int8=is_int8)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,9 +189,13 @@ class Model:
 
     def decode_shardings(self, layout: Layout | None):
         """Returns the shardings of the sampler's weights in a layout; None without a layout."""
-        shardings = self.decode_policy.param_shardings(layout)
-        if shardings is None or self.adapters is None or self.decodes_merged:
-            return shardings
+        if layout is None:
+            return None
+        if self.adapters is None or self.decodes_merged:
+            return jax.tree.map(
+                lambda x: x.sharding, self.decode_policy.abstract_sampler_params(layout)
+            )
+        shardings = self.decode_policy.param_shardings(layout) or {}
         return self.adapters.attach(shardings, self.adapters.param_shardings(layout) or {})
 
     def initial_params(self):
@@ -198,11 +214,10 @@ class Model:
 
     def spread(self, trained):
         """Returns the weights of the samplers of all processes, given the trained weights."""
-        shardings, dtype = self.spread_shardings, self.decode_policy.dtype
-        if self.adapters is None or not self.decodes_merged:
-            return reshard(self.attach(trained), shardings, dtype)
-        merge = jax.jit(lora.merge, static_argnums=1, out_shardings=shardings)
-        return merge(self.attach(trained), dtype)
+        params, shardings = self.attach(trained), self.spread_shardings
+        if not self.decodes_merged:
+            return reshard(params, shardings, self.decode_policy.dtype)
+        return make_sampler_params(shardings)(self.decode_policy, params)
 
     def abstract_params(self):
         """Returns the shapes and shardings of the trained weights; a restore needs them."""
@@ -243,7 +258,7 @@ def is_hybrid(settings: ModelSettings, source: ModelSource | None) -> bool:
 def resolve_source(settings: ModelSettings) -> ModelSource | None:
     """Finds a model and checks its files without loading them; None for random weights."""
     if settings.source == _RANDOM:
-        _check_adapters(settings, None)
+        _check_hybrid(settings, None)
         return None
     if not settings.source:
         raise ConfigError(
@@ -254,15 +269,19 @@ def resolve_source(settings: ModelSettings) -> ModelSource | None:
         source = sources.resolve(settings.source)
     except (ValueError, OSError) as error:
         raise ConfigError(f"config.model.source={settings.source}: {error}") from error
-    _check_adapters(settings, source)
+    _check_hybrid(settings, source)
     return source
 
 
-def _check_adapters(settings: ModelSettings, source: ModelSource | None) -> None:
+def _check_hybrid(settings: ModelSettings, source: ModelSource | None) -> None:
     if settings.lora_settings is not None and is_hybrid(settings, source):
         raise ConfigError(
             "config.model.lora: a Qwen3.5 is trained with all its weights only; set "
             "config.model.lora.rank=0"
+        )
+    if settings.decode_dtype == INT8 and is_hybrid(settings, source):
+        raise ConfigError(
+            "config.model.decode_dtype='int8': a Qwen3.5 has no int8 weights; set 'bfloat16'"
         )
 
 
@@ -347,7 +366,7 @@ def assemble_model(
     policy = Policy(config, dtype=settings.dtype, remat=settings.remat, layout=layout)
     return Model(
         policy=policy,
-        decode_policy=Policy(config, dtype=settings.decode_dtype, layout=decode_layout),
+        decode_policy=settings.decode_policy(config, decode_layout),
         layout=layout,
         decode_layout=decode_layout,
         tokenizer=tokenizer,

@@ -1,6 +1,6 @@
 """Components of a served model."""
 
-from agentgym_jax.config.model import Model, ModelSettings, build_layouts, load_source
+from agentgym_jax.config.model import INT8, Model, ModelSettings, build_layouts, load_source
 from agentgym_jax.jobs.device_errors import check_devices, device_errors
 from agentgym_jax.mesh.sharding import get_platform, rewrap
 from agentgym_jax.sampling.options import SamplingOptions
@@ -24,7 +24,8 @@ def load_model(name: str, *, dtype: str = "bfloat16", tensor: int = 1) -> Model:
       ConfigError: There is no such model, or it has no tokenizer.
     """
     check_devices()
-    settings = ModelSettings(source=name, dtype=dtype, decode_dtype=dtype, remat="none")
+    compute = "bfloat16" if dtype == INT8 else dtype
+    settings = ModelSettings(source=name, dtype=compute, decode_dtype=dtype, remat="none")
     mesh = dict(data=1, fsdp=-1, tensor=tensor, decode_tensor=tensor)
     return load_source(settings, lambda hybrid: build_layouts(mesh, is_hybrid=hybrid))
 

@@ -12,8 +12,8 @@ from agentgym_jax.jobs.device_errors import device_errors
 from agentgym_jax.jobs.serving import make_empty_sampler
 from agentgym_jax.learner.stored_weights import fingerprint, make_adapters
 from agentgym_jax.mesh.sharding import launch_lock, rewrap
-from agentgym_jax.models import lora
 from agentgym_jax.models.lora import Adapters, Params
+from agentgym_jax.models.policy import make_sampler_params
 from agentgym_jax.runs import bucket
 from agentgym_jax.training_api.sampling import SharedSampler
 from agentgym_jax.training_api.saved import SavedModels, SavedPath
@@ -85,11 +85,11 @@ class LocalBackend:
     def _to_sampler(self, params: Params) -> Any:
         layout = self._model.decode_layout
         with launch_lock:
-            merged = self._merge(params, self._model.decode_policy.dtype)
+            merged = self._convert(self._model.decode_policy, params)
         if layout is None:
             return merged
         return rewrap(merged, self._model.decode_shardings(layout))
 
     @functools.cached_property
-    def _merge(self) -> Any:
-        return jax.jit(lora.merge, static_argnums=1, out_shardings=self._model.spread_shardings)
+    def _convert(self) -> Any:
+        return make_sampler_params(self._model.spread_shardings)

@@ -269,12 +269,8 @@ def reshard(params: Any, shardings: Any, dtype: Any) -> Any:
 
     `shardings` is a tree of shardings on the same devices; None leaves the choice to the compiler.
     """
-    return make_reshard(shardings)(params, jnp.dtype(dtype))
-
-
-def make_reshard(shardings: Any) -> Any:
-    """Returns the program of `reshard`: (weights, type) -> weights."""
-    return jax.jit(_cast, static_argnums=1, out_shardings=shardings)
+    convert = jax.jit(_cast, static_argnums=1, out_shardings=shardings)
+    return convert(params, jnp.dtype(dtype))
 
 
 def spread_layout(layout: Layout, decode_layout: Layout) -> Layout:

@@ -73,7 +73,7 @@ class Adapters:
         found = {}
         for path, spec in self._kernels():
             L, *kernel = flatten_dict(self.shapes)[path].shape
-            inputs = _num_inputs(spec)
+            inputs = count_inputs(spec)
             shapes = (L, *kernel[:inputs], self.rank), (L, self.rank, *kernel[inputs:])
             for side, shape in zip("ab", shapes, strict=True):
                 found[adapter_path(path, side)] = jax.ShapeDtypeStruct(shape, jnp.float32)
@@ -84,7 +84,7 @@ class Adapters:
         found = {}
         for path, spec in self._kernels():
             layers, *kernel = flatten_dict(self.axes)[path]
-            inputs = _num_inputs(spec)
+            inputs = count_inputs(spec)
             found[adapter_path(path, "a")] = (layers, *kernel[:inputs], "rank")
             found[adapter_path(path, "b")] = (layers, "rank", *kernel[inputs:])
         return unflatten_dict(found)
@@ -216,7 +216,7 @@ def split_sum(adapters: Any) -> tuple[Any, Any]:
 
 
 @functools.cache
-def _num_inputs(spec: str) -> int:
+def count_inputs(spec: str) -> int:
     """Returns the number of input axes of a kernel."""
     _, kernel, out = spec.replace("->", ",").split(",")
     return sum(axis not in out for axis in kernel)
@@ -226,6 +226,6 @@ def _num_inputs(spec: str) -> int:
 def _thin_specs(spec: str) -> tuple[str, str]:
     """Returns the specifications of x @ A and of (x @ A) @ B; r is the rank."""
     x, kernel, out = spec.replace("->", ",").split(",")
-    inputs = kernel[: _num_inputs(spec)]
-    outputs = kernel[_num_inputs(spec) :]
+    inputs = kernel[: count_inputs(spec)]
+    outputs = kernel[count_inputs(spec) :]
     return f"{x},{inputs}r->btr", f"btr,r{outputs}->{out}"

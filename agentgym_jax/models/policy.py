@@ -10,13 +10,14 @@ import jax.numpy as jnp
 from flax import nnx
 
 from agentgym_jax.mesh.sharding import Layout, constrain, get_platform
-from agentgym_jax.models import gpu_backend, lora, tpu_backend
+from agentgym_jax.models import gpu_backend, int8, lora, tpu_backend
 from agentgym_jax.models.attention import attend_segments
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.decode_backend import DecodeBackend, get_backend, look_up
 from agentgym_jax.models.decoder import Block, Decoder, cast_kernels, rms_norm, rope_tables
 from agentgym_jax.models.einsum import LAYER_SPECS, train_product
 from agentgym_jax.models.hybrid import CachedMixers, HybridCache, HybridGroup, PackedMixers
+from agentgym_jax.models.int8 import HEAD_SCALE, Int8Layers
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.layer_scan import WithGradientSum, scan_layers
 from agentgym_jax.models.lora import AdaptedLayers
@@ -47,12 +48,14 @@ class Policy:
         computed in float32, and logits are float32.
       remat: Key of REMAT_POLICIES: choice of the residuals that the backward pass recomputes.
       layout: Mesh over which activations are sharded; None for one device.
+      is_int8: True if a sampler with this policy has int8 weights (models/int8.py).
     """
 
     config: DecoderConfig
     dtype: str = "float32"
     remat: str = "none"
     layout: Layout | None = None
+    is_int8: bool = False
 
     def __post_init__(self):
         if self.dtype not in DTYPES:
@@ -65,6 +68,10 @@ class Policy:
             raise ValueError(
                 "Policy: a decoder with gated delta nets (Qwen3.5) runs on one device, but the "
                 f"mesh has {self.layout.mesh.size}"
+            )
+        if self.config.hybrid is not None and self.is_int8:
+            raise ValueError(
+                "Policy: a decoder with gated delta nets (Qwen3.5) has no int8 weights"
             )
 
     def init(self, key: jax.Array) -> Params:
@@ -92,6 +99,28 @@ class Policy:
 
         return jax.tree.map_with_path(cast, params)
 
+    def sampler_params(self, params: Params) -> Params:
+        """Returns the weights that a sampler with this policy reads, given those of the learner.
+
+        Adapters are merged, in float32. All weights get the compute type, or those of `int8.quantize`.
+        """
+        if not self.is_int8:
+            return lora.merge(params, self.dtype)
+        return int8.quantize(lora.merge(params, "float32"), self.dtype)
+
+    def abstract_sampler_params(self, layout: Layout | None = None) -> Params:
+        """Returns shapes, types and shardings of the result of `sampler_params` in a layout."""
+        shapes = jax.eval_shape(self.sampler_params, self.abstract_params())
+        if layout is None:
+            return shapes
+        axes = self.logical_axes()
+        axes = int8.quantized_axes(axes) if self.is_int8 else axes
+        return jax.tree.map(
+            lambda x, sharding: x.update(sharding=sharding),
+            shapes,
+            layout.tree_shardings(axes, shapes),
+        )
+
     @property
     def num_parameters(self) -> int:
         """Returns the number of weights, counting tied embeddings once."""
@@ -118,14 +147,15 @@ class Policy:
         Index t depends on the tokens of its segment up to and including t.
 
         Args:
-          params: Stacked weights, whose layers may be `WithGradientSum` or `AdaptedLayers`.
+          params: Stacked weights, whose layers may be `WithGradientSum`, `AdaptedLayers` or
+            `Int8Layers`.
           tokens_BT: Token ids.
           positions_BT: Positions, which restart at 0 in every segment.
           segment_ids_BT: Segment of each token; 0 is padding.
         """
         decoder, _ = self._merge(params)
         layers = params["layers"]
-        x_BTD, rope = self._embed(decoder, tokens_BT, positions_BT)
+        x_BTD, rope = self._embed(decoder, params, tokens_BT, positions_BT)
         graph, stacked = nnx.split(decoder.layers)
         attend_rows = attend_segments
         if get_platform() in _ATTEND_PACKED:
@@ -139,7 +169,10 @@ class Policy:
             trained, frozen = weights
             if frozen is None:
                 return nnx.merge(graph, trained)(x_BTD, rope, attend, train_product)
-            product = lora.make_product(trained, layers.scale)
+            if isinstance(layers, Int8Layers):
+                product = int8.make_product(trained, train_product)
+            else:
+                product = lora.make_product(trained, layers.scale)
             return nnx.merge(graph, frozen)(x_BTD, rope, attend, product)
 
         if self.remat != "none":
@@ -150,6 +183,8 @@ class Policy:
         if isinstance(layers, AdaptedLayers):
             frozen = stacked
             stacked, total = lora.split_sum(layers.adapters)
+        elif isinstance(layers, Int8Layers):
+            frozen, stacked = stacked, layers.scales
         x_BTD = scan_layers(cast, layer, x_BTD, stacked, (rope, segment_ids_BT), total, frozen)
         return self._normalise(decoder, x_BTD)
 
@@ -171,7 +206,7 @@ class Policy:
         is_in_order = row_n is None
         row_n = jnp.arange(cache.rows) if row_n is None else row_n
         decoder, backend = self._merge(params)
-        x_nTD, rope = self._embed(decoder, tokens_nT, positions_nT)
+        x_nTD, rope = self._embed(decoder, params, tokens_nT, positions_nT)
         graph, _ = nnx.split(decoder.layers)
 
         def multiply(name, x, kernel):
@@ -212,6 +247,9 @@ class Policy:
             if isinstance(weights, AdaptedLayers):
                 product = lora.make_product(weights.adapters, weights.scale, multiply)
                 weights = weights.base
+            elif isinstance(weights, Int8Layers):
+                product = int8.make_product(weights.scales, multiply)
+                weights = weights.base
             x_nTD = nnx.merge(graph, weights)(x_nTD, rope, attend, product)
             return (x_nTD, caches[0]), None
 
@@ -226,11 +264,17 @@ class Policy:
         decoder, backend = self._merge(params)
         is_tied = self.config.tie_embeddings
         kernel = (decoder.embed.embedding if is_tied else decoder.unembed.kernel)[...]
-        return backend.compute_logits(hidden, kernel, is_tied=is_tied)
+        logits = backend.compute_logits(hidden, kernel, is_tied=is_tied)
+        if HEAD_SCALE in params:
+            logits *= params[HEAD_SCALE][(None,) * (logits.ndim - 1)]
+        return logits
 
-    def _embed(self, decoder: Decoder, tokens_BT, positions_BT):
+    def _embed(self, decoder: Decoder, params: Params, tokens_BT, positions_BT):
         """Returns the input of the first layer and the rotary tables."""
-        x_BTD = look_up(decoder.embed.embedding[...], tokens_BT).astype(jnp.dtype(self.dtype))
+        x_BTD = look_up(decoder.embed.embedding[...], tokens_BT)
+        if HEAD_SCALE in params and self.config.tie_embeddings:
+            x_BTD = x_BTD * params[HEAD_SCALE][tokens_BT][..., None]
+        x_BTD = x_BTD.astype(jnp.dtype(self.dtype))
         x_BTD = constrain(self.layout, x_BTD, ("batch", "length", "act_embed"))
         return x_BTD, rope_tables(self.config, positions_BT)
 
@@ -263,8 +307,9 @@ class Policy:
             backend = _BACKENDS[get_platform()](is_split=backend.is_split, layout=self.layout)
         if backend.is_split:
             params = params | {"layers": params["layers"].trees[0]}
-        if isinstance(params["layers"], AdaptedLayers):
+        if isinstance(params["layers"], AdaptedLayers | Int8Layers):
             params = params | {"layers": params["layers"].base}
+        params = {part: leaves for part, leaves in params.items() if part != HEAD_SCALE}
         expected = jax.tree.structure(self.abstract_params())
         found = jax.tree.structure(params)
         if found != expected:
@@ -272,3 +317,11 @@ class Policy:
                 f"Policy: the weights are a tree {found}, the config describes {expected}"
             )
         return nnx.merge(self._skeleton[0], params), backend
+
+
+def make_sampler_params(shardings: Params | None) -> Callable[[Policy, Params], Params]:
+    """Returns the program of `Policy.sampler_params`: (policy, weights) -> the sampler's weights.
+
+    It compiles once per policy and shardings; None leaves the placement to the compiler.
+    """
+    return jax.jit(Policy.sampler_params, static_argnums=0, out_shardings=shardings)

@@ -278,7 +278,7 @@ def _read(module: Module, fusion: Instruction, index: int, whole: int) -> tuple[
     body = module[name]
     parameter = next(line for line in body.values() if line.is_parameter(index))
     size, in_place = 0, False
-    for line in _users(body, parameter):
+    for line in _users(module, body, parameter):
         if line.opcode in _READS_A_PART:
             size += line.num_bytes
         elif line.opcode in _WRITES_A_PART and line.operands[0] == parameter.name:
@@ -292,11 +292,16 @@ def _read(module: Module, fusion: Instruction, index: int, whole: int) -> tuple[
     return min(size, whole), in_place
 
 
-def _users(body: Computation, producer: Instruction) -> Iterator[Instruction]:
-    """Yields the instructions that use a value, directly or through a bitcast."""
+def _users(module: Module, body: Computation, producer: Instruction) -> Iterator[Instruction]:
+    """Yields the instructions of a fusion that use a value, directly or through other forms of it.
+
+    These forms are a bitcast and a copy in place: the TPU compiler changes the tiles of int8 weights
+    while it reads them.
+    """
     for line in body.values():
         if producer.name in line.operands:
-            if line.opcode == "bitcast" and not line.is_root:
-                yield from _users(body, line)
+            in_place = "output_to_operand_aliasing" in line.text and _is_copy(module, line)
+            if (line.opcode == "bitcast" or in_place) and not line.is_root:
+                yield from _users(module, body, line)
             else:
                 yield line

@@ -24,7 +24,6 @@ from agentgym_jax.mesh.sharding import (
     Layout,
     make_layouts,
     make_mesh,
-    make_reshard,
     spread_layout,
     tracing_for,
 )
@@ -33,7 +32,7 @@ from agentgym_jax.models.attention import BLOCK, MAX_BLOCKS
 from agentgym_jax.models.config import PRESETS, DecoderConfig
 from agentgym_jax.models.decode_backend import DecodeBackend, SplitLayers, choose_backend
 from agentgym_jax.models.kv_cache import CACHE_AXES, KVCache
-from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.policy import Policy, make_sampler_params
 from agentgym_jax.planning.topology import PlanError
 from agentgym_jax.rl.build import make_learner
 from agentgym_jax.rl.rl_config import RLSettings, policy_updates
@@ -158,18 +157,17 @@ def _trace_reshard(
     settings: RLSettings, config: DecoderConfig, layout: Layout, decode_layout: Layout
 ) -> Program:
     """Traces the program that gives new weights to all samplers; their caches do not exist yet."""
-    policy = Policy(config, dtype=settings.model.decode_dtype, layout=decode_layout)
-    shardings = policy.param_shardings(spread_layout(layout, decode_layout))
+    policy = settings.model.decode_policy(config, decode_layout)
+    spread = policy.abstract_sampler_params(spread_layout(layout, decode_layout))
+    convert = make_sampler_params(jax.tree.map(lambda x: x.sharding, spread))
     adapters = build_adapters(settings.model, policy)
     params = abstract_params(policy, layout)
-    if adapters is None:
-        traced = make_reshard(shardings).trace(params, jnp.dtype(policy.dtype))
-        return Program("reshard", traced, 1.0, {}, freed=("cache",))
-    trained = abstract_params(adapters, layout)
-    learner = Policy(config, dtype=settings.model.dtype, layout=layout)
-    params = adapters.attach(_cast_abstract(learner, params), trained)
-    merge = jax.jit(lora.merge, static_argnums=1, out_shardings=shardings)
-    return Program("merge", merge.trace(params, jnp.dtype(policy.dtype)), 1.0, {}, freed=("cache",))
+    if adapters is not None:
+        learner = Policy(config, dtype=settings.model.dtype, layout=layout)
+        trained = abstract_params(adapters, layout)
+        params = adapters.attach(_cast_abstract(learner, params), trained)
+    name = "reshard" if adapters is None else "merge"
+    return Program(name, convert.trace(policy, params), 1.0, {}, freed=("cache",))
 
 
 def count_bytes(tree: Any) -> int:
@@ -263,11 +261,8 @@ def _trace_sampler(
 ) -> Programs:
     """Traces the programs of one process; its sampler has its share of rows and episodes."""
     options = settings.sampler
-    policy = Policy(config, dtype=settings.model.decode_dtype, layout=layout)
-    stacked = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, jnp.dtype(policy.dtype), sharding=x.sharding),
-        abstract_params(policy, layout),
-    )
+    policy = settings.model.decode_policy(config, layout)
+    stacked = policy.abstract_sampler_params(layout)
     num_processes = len({device.process_index for device in train_layout.mesh.devices.flat})
     episodes = -(-settings.rollout.tasks_per_step // num_processes) * settings.rollout.group_size
     shards = layout.shards("batch")

@@ -155,6 +155,13 @@ class AlgorithmSettings:
         return ALGORITHMS[self.name]
 
     @property
+    def corrects_sampler(self) -> bool:
+        """Returns True if the loss has the ratio to the policy that sampled, as ratio or factor."""
+        if self.old_logprobs_from == "sampler":
+            return self.row.ratio != "none"
+        return self.correction["kind"] not in ("none", *losses.MASKS)
+
+    @property
     def regularisation(self) -> dict[str, Any]:
         """Returns the terms that `make_update` adds to the loss of the row."""
         return dict(entropy_coef=self.entropy_coef, kl_coef=self.kl_coef, kl_kind=self.kl_kind)

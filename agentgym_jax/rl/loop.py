@@ -164,9 +164,7 @@ def _restore_behaviour(run: Run, parts: RLParts, now: LoopState) -> LoopState:
     if model.adapters is not None:
         abstract = model.abstract_params()
     else:
-        policy = model.decode_policy
-        shapes, shardings = policy.abstract_params(), model.spread_shardings
-        abstract = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, policy.dtype), shapes)
+        abstract, shardings = model.decode_policy.abstract_sampler_params(), model.spread_shardings
         if shardings is not None:
             abstract = jax.tree.map(lambda x, s: x.update(sharding=s), abstract, shardings)
     wanted = {str(update.version): abstract for update in now.behaviour}

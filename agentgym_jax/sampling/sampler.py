@@ -133,7 +133,7 @@ class Sampler:
             self.decode_rows * (1 + draft_tokens),
             policy.dtype,
             policy.layout,
-            allow_native=not self._has_state,
+            allow_native=not self._has_state and not policy.is_int8,
         )
         self._params = None
         self._version = -1

@@ -1,3 +1,4 @@
+import dataclasses
 import errno
 import gc
 import json
@@ -16,7 +17,7 @@ from agentgym_jax.learner import train_state, update
 from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
 from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models.config import DecoderConfig
-from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.policy import Policy, make_sampler_params
 from tests.builders import pack_sequences, token_sequences
 from tests.waiting import until
 
@@ -317,6 +318,18 @@ def test_the_stale_rollout_weights_are_saved_with_the_state(learner, tmp_path):
         assert_equal(on_host(checkpoints.restore_behaviour(2, shapes)), on_host(older))
         with pytest.raises(CheckpointError, match="saved None"):
             checkpoints.restore_behaviour(1, shapes)
+
+
+def test_stale_int8_weights_are_restored_to_the_last_bit(learner, tmp_path):
+    state = learner.state()
+    policy = dataclasses.replace(learner.policy, is_int8=True)
+    older = make_sampler_params(None)(policy, state.params)
+    with Checkpoints(tmp_path, max_to_keep=2) as checkpoints:
+        checkpoints.save(1, state, {}, {"0": older})
+        checkpoints.wait()
+        found = checkpoints.restore_behaviour(1, {"0": policy.abstract_sampler_params()})["0"]
+    assert_equal(on_host(found), on_host(older))
+    assert found["layers"].base["mlp"]["up_kernel"].dtype == np.int8
 
 
 def test_digests_cover_every_array_file(saved):

@@ -129,6 +129,20 @@ LEARNER = [
 ]
 
 SAMPLING = [
+    # Embeddings of tied int8 weights lack their scale.
+    Mutant(
+        "sampling",
+        "if HEAD_SCALE in params and self.config.tie_embeddings:",
+        "if HEAD_SCALE in params and not self.config.tie_embeddings:",
+        "tests/models/test_int8.py",
+    ),
+    # A loss without a ratio counts as corrected for an int8 sampler.
+    Mutant(
+        "sampling",
+        'return self.row.ratio != "none"',
+        "return True",
+        "tests/rl/test_algorithm_section.py",
+    ),
     # The logits of a row with temperature 0 are divided by zero.
     Mutant(
         "sampling",

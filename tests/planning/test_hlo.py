@@ -82,6 +82,33 @@ ENTRY %main (cache: f32[64,256], new: f32[1,256], i: s32[]) -> f32[64,256] {
     assert hlo.measure(text, {}).traffic <= 4 * 256 * 4
 
 
+def test_a_fusion_that_changes_tiles_in_place_reads_the_slice_only():
+    text = """HloModule tiles
+
+%change_tiles (x: s8[8,256]) -> s8[8,256] {
+  %x = s8[8,256]{1,0:T(32,128)(4,1)} parameter(0)
+  ROOT %copy = s8[8,256]{1,0:T(8,128)(4,1)} copy(%x)
+}
+
+%read_slice (weights: s8[8,256], i: s32[]) -> s8[1,256] {
+  %weights = s8[8,256]{1,0:T(32,128)(4,1)} parameter(0)
+  %tiles = s8[8,256]{1,0:T(8,128)(4,1)} fusion(%weights), kind=kLoop, output_to_operand_aliasing={{}: (0, {})}, calls=%change_tiles
+  %i = s32[] parameter(1)
+  %zero = s32[] constant(0)
+  ROOT %slice = s8[1,256]{1,0} dynamic-slice(%tiles, %i, %zero), dynamic_slice_sizes={1,256}
+}
+
+ENTRY %main (weights: s8[8,256], i: s32[]) -> s8[1,256] {
+  %weights = s8[8,256]{1,0:T(32,128)(4,1)} parameter(0)
+  %i = s32[] parameter(1)
+  ROOT %row = s8[1,256]{1,0} fusion(%weights, %i), kind=kLoop, calls=%read_slice
+}
+"""
+    assert hlo.measure(text, {}).traffic == 256 + 256 + 4
+    copied = text.replace("output_to_operand_aliasing={{}: (0, {})}, ", "")
+    assert hlo.measure(copied, {}).traffic == 8 * 256 + 256 + 4
+
+
 def in_loop(fusion, line):
     """Returns a GPU program whose loop runs `line` five times."""
     return f"""HloModule gpu

@@ -64,6 +64,15 @@ def test_weights_and_moments_have_the_bytes_of_the_model(plan):
     assert 2 * weights <= plan.residents["moments"] <= 2 * weights + 64
 
 
+def test_int8_decode_weights_take_a_quarter_of_float32(plan):
+    config = plain(bandit.get_config("smoke"))
+    config["model"]["decode_dtype"] = "int8"
+    topology = here()
+    made = make_programs(parse(config), MESH, topology.devices, topology.host_devices)
+    ratio = made.residents["decode weights"] / plan.residents["decode weights"]
+    assert 0.25 < ratio < 0.5  # the model is so small that scales and embeddings count
+
+
 def test_flops_of_an_update_are_three_times_those_of_a_score(plan):
     costs = {program.name: program for program in plan.programs}
     micro_batches = costs["score"].calls / costs["update"].calls

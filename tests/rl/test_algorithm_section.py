@@ -185,3 +185,48 @@ def test_an_adaptive_horizon_starts_at_its_first_limit():
     tasks = [Task("babyai", 0, "GoTo")]
     limits = settings.horizon.limits(tasks, 0, first.horizons, seed=0)
     assert [limit.turns for limit in limits] == [3]
+
+
+def int8(name="grpo", *, correction=None, source="learner", **model):
+    """Returns the settings of a run with int8 decode weights."""
+    changes = dict(algorithm__old_logprobs_from=source)
+    if correction is not None:
+        changes["algorithm__correction"] = correction
+    model = dict(decode_dtype="int8") | model
+    return parsed(name, **changes, **{f"model__{key}": value for key, value in model.items()})
+
+
+TRUNCATED = dict(kind="truncated", cap=2.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "correction"),
+    [
+        ("grpo", "learner", None),
+        ("grpo", "learner", dict(kind="negative_sequence_mask", delta=0.1)),
+        ("gspo", "learner", None),
+        ("reinforce", "sampler", None),
+        ("reinforce", "learner", None),
+    ],
+)
+def test_int8_decoding_needs_a_correction_of_the_loss(name, source, correction):
+    with pytest.raises(sections.ConfigError, match="decode_dtype='int8'.*nothing in the loss"):
+        int8(name, source=source, correction=correction)
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "correction"),
+    [
+        ("grpo", "sampler", None),  # the ratio of the loss is the correction
+        ("grpo", "learner", TRUNCATED),
+        ("gspo", "learner", TRUNCATED),
+        ("reinforce", "learner", TRUNCATED),
+    ],
+)
+def test_int8_decoding_is_accepted_with_a_correction(name, source, correction):
+    assert int8(name, source=source, correction=correction).model.decode_dtype == "int8"
+
+
+def test_int8_decoding_with_unmerged_adapters_is_refused():
+    with pytest.raises(sections.ConfigError, match=r"decode_dtype='int8' with lora.decode='unmer"):
+        int8(source="sampler", lora=common.lora(rank=2, decode="unmerged"))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from agentgym_jax.mesh.sharding import tracing_for
-from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.policy import Policy, make_sampler_params
 from agentgym_jax.models.token_logprobs import token_logprobs
 from agentgym_jax.sampling import decode
 from agentgym_jax.sampling.options import (
@@ -19,7 +19,7 @@ from agentgym_jax.sampling.options import (
     episode_key,
 )
 from agentgym_jax.sampling.sampler import Sampler
-from tests.builders import decoder_config
+from tests.builders import decoder_config, dequantize
 
 VOCAB = 97
 STOP = 5
@@ -180,6 +180,20 @@ def test_sampled_log_probabilities_equal_those_of_teacher_forcing(policy, params
         mask = np.array(record.is_action)
         assert mask.sum() >= 3
         np.testing.assert_allclose(np.array(record.logprobs)[mask], expected[mask], atol=2e-5)
+
+
+def test_int8_weights_record_the_log_probabilities_of_the_weights_that_sampled(policy, params):
+    quantizing = dataclasses.replace(policy, is_int8=True)
+    int8 = make_sampler_params(None)(quantizing, params)
+    played = play(make_sampler(quantizing, int8), EPISODES)
+    gaps = []
+    for record in played.values():
+        mask = np.array(record.is_action)
+        found = np.array(record.logprobs)[mask]
+        expected = teacher_forced(policy, dequantize(int8), record.tokens)[mask]
+        np.testing.assert_allclose(found, expected, atol=2e-5)
+        gaps += list(np.abs(found - teacher_forced(policy, params, record.tokens)[mask]))
+    assert 1e-4 < np.mean(gaps) < 0.1
 
 
 def test_greedy_rows_take_the_argmax_of_teacher_forcing(policy, params):
