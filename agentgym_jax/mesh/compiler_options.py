@@ -17,12 +17,12 @@ Options = Mapping[str, str]
 Program = Literal["update", "score"]
 
 # XLA can divide a product with a gathered operand into a loop of products with one shard each
-# (windowed einsum), to overlap them with the transfers. Each of them reads and writes the whole
-# result in HBM. No array reaches this threshold, so all products stay whole.
+# (windowed einsum), to overlap them with the transfers. Every part of such a loop can read and write
+# the whole result in HBM. No array reaches this threshold, so all products stay whole.
 WHOLE_PRODUCTS: Options = {"xla_jf_spmd_threshold_for_windowed_einsum_mib": "1000000"}
 
 # Options by `device_kind`; chips and programs that are absent have none.
-TABLE: Mapping[str, Mapping[Program, Options]] = {
+TABLE: Mapping[str, Mapping[str, Options]] = {
     "TPU v6 lite": {"update": WHOLE_PRODUCTS, "score": WHOLE_PRODUCTS},
 }
 
@@ -45,7 +45,7 @@ def compiler_options(program: Program, layout: Layout | None) -> dict[str, str] 
     return dict(options) or None
 
 
-def look_up(device: jax.Device, program: Program) -> Options:
+def look_up(device: jax.Device, program: str) -> Options:
     """Returns the options that the table has for a program on a device."""
     return TABLE.get(device.device_kind, {}).get(program, {})
 

@@ -97,7 +97,7 @@ def get_decoder_config(settings: RLSettings) -> DecoderConfig:
 
 
 def _unsupported(settings: RLSettings, config: DecoderConfig) -> list[str]:
-    """Returns a line with what a plan needs instead of all unsupported parts of a config."""
+    """Returns one line that lists the needs of a plan which the config does not meet, if any."""
     needs = [
         (settings.reference is not None, "the initial policy as the reference"),
         (not settings.model.decodes_merged, "model.lora.decode='merged'"),

@@ -55,7 +55,7 @@ def compare_options(
       progress: Function that gets a line before and after each program is compiled.
 
     Returns:
-      Options and costs; those that fit come first, the fastest at the head.
+      Options and costs, fastest first; those that do not fit are last.
     """
     topology, device = plan.topology, plan.topology.devices[0]
     names = typing.get_args(compiler_options.Program)
