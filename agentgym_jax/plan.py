@@ -25,7 +25,7 @@ from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.cli.startup import launch
 from agentgym_jax.config.sections import ConfigError, plain
 from agentgym_jax.planning.plan_report import Plan, format_plan, make_plan
-from agentgym_jax.planning.search import search_plan
+from agentgym_jax.planning.search import compare_options, format_options, search_plan
 from agentgym_jax.planning.topology import PlanError, Topology, parse_topology
 from agentgym_jax.rl.rl_config import RLSettings, parse
 
@@ -35,6 +35,9 @@ _CONFIG = config_flags.DEFINE_config_file(
 _TOPOLOGY = flags.DEFINE_list("topology", None, "Slices, such as v5p:2x2x4, v5e:4x4 or h100:8.")
 _JSON = flags.DEFINE_string("json", None, "File for all numbers of all plans.")
 _SEARCH = flags.DEFINE_bool("search", False, "Tries meshes and micro-batches; proposes the best.")
+_COMPARE = flags.DEFINE_bool(
+    "compare_options", False, "Compiles the slowest program with other compiler options too."
+)
 
 
 def main(argv: list[str]) -> int:
@@ -47,10 +50,8 @@ def main(argv: list[str]) -> int:
         if config.get("job") != "rl":
             raise PlanError(f"config.job is {config.get('job')!r}; plans support job 'rl'")
         settings = parse(config)
-        plans = [
-            _plan(settings, config["mesh"], topology)
-            for topology in map(parse_topology, _TOPOLOGY.value)
-        ]
+        slices = [parse_topology(name) for name in _TOPOLOGY.value]
+        plans = [_plan(settings, config["mesh"], topology) for topology in slices]
     except (ConfigError, PlanError) as error:
         sys.stderr.write(f"\nagentgym_jax.plan: {error}\n")
         return 1
@@ -62,27 +63,26 @@ def main(argv: list[str]) -> int:
 
 def _plan(settings: RLSettings, mesh: dict[str, int], topology: Topology) -> Plan:
     """Prints and returns the plan of one slice."""
+    started = time.perf_counter()
+
+    def progress(line: str) -> None:
+        sys.stderr.write(f"{time.perf_counter() - started:5.0f} s  {line}\n")
+        sys.stderr.flush()
+
     if _SEARCH.value:
-        plan, values = search_plan(settings, topology, _write_line)
+        plan, values = search_plan(settings, topology, progress)
         chosen = " ".join(
             f"--config.{'learner' if key == 'micro_rows' else 'mesh'}.{key}={value}"
             for key, value in values.items()
         )
         sys.stdout.write(f"{format_plan(plan)}\nuse: {chosen}\n\n")
-        return plan
-    started = time.perf_counter()
-    plan = make_plan(
-        settings,
-        mesh,
-        topology,
-        lambda name: _write_line(f"{time.perf_counter() - started:4.0f} s  compiling {name}"),
-    )
-    sys.stdout.write(f"{format_plan(plan)}\n\n")
+    else:
+        plan = make_plan(settings, mesh, topology, progress)
+        sys.stdout.write(f"{format_plan(plan)}\n\n")
+    if _COMPARE.value:
+        found = compare_options(settings, plan, progress)
+        sys.stdout.write(f"{format_options(plan, found)}\n\n")
     return plan
-
-
-def _write_line(line: str) -> None:
-    sys.stderr.write(line + "\n")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ import optax
 
 from agentgym_jax.learner.optimizer import set_schedule_position
 from agentgym_jax.learner.train_state import TrainState
+from agentgym_jax.mesh.compiler_options import compiler_options
+from agentgym_jax.mesh.sharding import Layout
 from agentgym_jax.models.layer_scan import WithGradientSum
 
 Metrics = dict[str, jax.Array]
@@ -138,9 +140,11 @@ def update_or_skip(
 
 
 def compile_update(
-    update: Callable[..., tuple[TrainState, Metrics]], shardings: TrainState | None
+    update: Callable[..., tuple[TrainState, Metrics]],
+    shardings: TrainState | None,
+    layout: Layout | None,
 ) -> Callable[..., tuple[TrainState, Metrics]]:
-    """Compiles (state, batch, ...) -> (state, metrics); the state is donated.
+    """Compiles (state, batch, ...) -> (state, metrics) for the layout's chip; donates the state.
 
     Metrics that are not finite become 0, so that the log of a skipped step is valid JSON. The new
     state has the given shardings, so that the next step needs no second compilation.
@@ -150,4 +154,9 @@ def compile_update(
         state, metrics = update(*args, **options)
         return state, {k: jnp.where(jnp.isfinite(v), v, 0.0) for k, v in metrics.items()}
 
-    return jax.jit(finite_update, donate_argnums=0, out_shardings=(shardings, None))
+    return jax.jit(
+        finite_update,
+        donate_argnums=0,
+        out_shardings=(shardings, None),
+        compiler_options=compiler_options("update", layout),
+    )

@@ -212,5 +212,5 @@ def make_preference_update(
         return new_state, {k: metrics[k] for k in metrics.keys() - {"weight", "update_norm"}}
 
     return accumulation.compile_update(
-        update, state_shardings(adapters or policy, optimizer, layout)
+        update, state_shardings(adapters or policy, optimizer, layout), layout
     )

@@ -16,6 +16,7 @@ from agentgym_jax.episodes.batch import TokenBatch
 from agentgym_jax.learner import accumulation
 from agentgym_jax.learner.train_state import TrainState, state_shardings
 from agentgym_jax.learner.value_update import SharedCritic, value_means, value_sums
+from agentgym_jax.mesh.compiler_options import compiler_options
 from agentgym_jax.mesh.sharding import Layout, constrain_rows, put
 from agentgym_jax.models.lora import Adapters, attach
 from agentgym_jax.models.policy import Policy
@@ -102,7 +103,7 @@ def make_score(
         _, scored = score_tokens(policy, params, batch, logprob_chunk, temperature)
         return scored.logprob_BT, scored.entropy_BT
 
-    return jax.jit(score)
+    return jax.jit(score, compiler_options=compiler_options("score", layout))
 
 
 def make_update(
@@ -220,7 +221,7 @@ def make_update(
     if shardings is not None and critic is not None:
         critic_shardings = state_shardings(critic.network, critic.optimizer, layout)
         shardings = shardings.replace(critic=critic_shardings)
-    return accumulation.compile_update(update, shardings)
+    return accumulation.compile_update(update, shardings, layout)
 
 
 def _token_sums(

@@ -14,6 +14,7 @@ from agentgym_jax.algorithms import losses, masked
 from agentgym_jax.episodes.batch import TokenBatch
 from agentgym_jax.learner import accumulation
 from agentgym_jax.learner.train_state import TrainState, state_shardings
+from agentgym_jax.mesh.compiler_options import compiler_options
 from agentgym_jax.mesh.sharding import Layout, constrain_rows
 from agentgym_jax.models.critic import Critic, values_before
 
@@ -47,7 +48,7 @@ def make_value_score(critic: Critic, layout: Layout | None = None) -> ValueScore
         hidden_BTD = trunk.hidden(params, batch.tokens, batch.positions, batch.segment_ids)
         return critic.values_after(critic_params, hidden_BTD)
 
-    return jax.jit(score)
+    return jax.jit(score, compiler_options=compiler_options("score", layout))
 
 
 def value_sums(after_BT: jax.Array, batch: TokenBatch, *, clip: float) -> tuple[jax.Array, Metrics]:
@@ -108,4 +109,4 @@ def make_value_update(
             "value_skipped": found["skipped"],
         }
 
-    return accumulation.compile_update(update, state_shardings(critic, optimizer, layout))
+    return accumulation.compile_update(update, state_shardings(critic, optimizer, layout), layout)

@@ -10,7 +10,7 @@ import jax
 
 from agentgym_jax.planning import hlo
 from agentgym_jax.planning.flops import count_flops
-from agentgym_jax.planning.programs import Program, make_programs
+from agentgym_jax.planning.programs import Program, Programs, make_programs
 from agentgym_jax.planning.topology import Chip, Topology, compile_absent
 from agentgym_jax.rl.rl_config import RLSettings
 
@@ -163,18 +163,19 @@ def make_plan(
       settings: Checked config.
       mesh: Section `mesh`.
       topology: The slice.
-      progress: Function that gets the name of each program before it is compiled.
+      progress: Function that gets a line before and after each program is compiled.
     """
     made = make_programs(settings, mesh, topology.devices, topology.host_devices)
-    costs = []
-    for program in made.programs:
-        progress(program.name)
-        present = {k: v for k, v in made.residents.items() if k not in program.freed}
-        costs.append(_measure(program, present, topology))
+    costs = [measure_program(program, made, topology, progress) for program in made.programs]
     return Plan(topology, mesh, settings.learner.micro_rows, made.residents, costs)
 
 
-def _measure(program: Program, residents: Mapping[str, int], topology: Topology) -> ProgramCost:
+def measure_program(
+    program: Program, made: Programs, topology: Topology, progress: Callable[[str], None]
+) -> ProgramCost:
+    """Compiles a program of a run and measures it; `progress` gets a line before and after."""
+    progress(f"compiling {program.name}")
+    residents = {k: v for k, v in made.residents.items() if k not in program.freed}
     started = time.perf_counter()
     flops = count_flops(program.traced.jaxpr, program.trips) / program.num_devices
     try:
@@ -187,6 +188,7 @@ def _measure(program: Program, residents: Mapping[str, int], topology: Topology)
             raise
         temp, cost = round(float(needed[1]) * GIB), hlo.Cost()
     seconds = time.perf_counter() - started
+    progress(f"compiled {program.name} in {seconds:.1f} s")
     return ProgramCost(
         name=program.name,
         calls=program.calls,

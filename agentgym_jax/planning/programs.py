@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from agentgym_jax.config.model import build_adapters
-from agentgym_jax.config.sections import call
+from agentgym_jax.config.sections import ConfigError, call
 from agentgym_jax.episodes.batch import TokenBatch
 from agentgym_jax.jobs.sampled_agents import count_process_rows
 from agentgym_jax.learner import train_state
@@ -34,7 +34,7 @@ from agentgym_jax.models.decode_backend import DecodeBackend, SplitLayers, choos
 from agentgym_jax.models.kv_cache import CACHE_AXES, KVCache
 from agentgym_jax.models.policy import Policy, make_sampler_params
 from agentgym_jax.planning.topology import PlanError
-from agentgym_jax.rl.build import make_learner
+from agentgym_jax.rl.build import check_micro_rows, make_learner
 from agentgym_jax.rl.rl_config import RLSettings, policy_updates
 from agentgym_jax.sampling import decode, drafts
 from agentgym_jax.sampling.options import check_buckets, default_buckets
@@ -96,14 +96,37 @@ def get_decoder_config(settings: RLSettings) -> DecoderConfig:
 
 
 def _unsupported(settings: RLSettings, config: DecoderConfig) -> list[str]:
-    """Returns what a plan needs instead of each unsupported part of a config."""
+    """Returns one line that lists the needs of a plan which the config does not meet, if any."""
     needs = [
         (settings.reference is not None, "the initial policy as the reference"),
         (not settings.model.decodes_merged, "model.lora.decode='merged'"),
         (settings.critic is not None, "algorithms without a critic, such as grpo or rloo"),
         (config.hybrid is not None, "models without gated delta nets (not Qwen3.5)"),
     ]
-    return [need for is_needed, need in needs if is_needed]
+    supported = ", ".join(need for is_needed, need in needs if is_needed)
+    return [f"plans support only {supported}"] if supported else []
+
+
+def _indivisible(settings: RLSettings, layout: Layout, decode_layout: Layout) -> list[str]:
+    """Returns the refusals of rows that the devices cannot divide."""
+    found = []
+    for check in (
+        lambda: check_micro_rows(settings.learner.micro_rows, layout),
+        lambda: _process_rows(settings, layout, decode_layout.shards("batch")),
+    ):
+        try:
+            check()
+        except ConfigError as error:
+            found.append(str(error))
+    return found
+
+
+def _process_rows(settings: RLSettings, layout: Layout, shards: int) -> tuple[int, int]:
+    """Returns the cache rows and the episodes of one process."""
+    num_processes = len({device.process_index for device in layout.mesh.devices.flat})
+    episodes = -(-settings.rollout.tasks_per_step // num_processes) * settings.rollout.group_size
+    rows = count_process_rows(settings.sampler["rows"], episodes, shards, num_processes)
+    return rows, episodes
 
 
 def make_programs(
@@ -124,8 +147,6 @@ def make_programs(
       PlanError: Plans do not support something in the config yet; the message lists everything.
     """
     config = get_decoder_config(settings)
-    if unsupported := _unsupported(settings, config):
-        raise PlanError(f"plans support only {', '.join(unsupported)}")
     here = devices[0].process_index
     layout, decode_layout = call(
         make_layouts, "mesh", mesh_options, devices=devices, process_index=here
@@ -133,6 +154,8 @@ def make_programs(
     if layout is None or decode_layout is None:
         mesh = make_mesh(data=1, fsdp=1, tensor=1, devices=devices)
         layout, decode_layout = Layout(mesh, TRAIN_RULES), Layout(mesh, DECODE_RULES)
+    if needed := [*_unsupported(settings, config), *_indivisible(settings, layout, decode_layout)]:
+        raise PlanError("; ".join(needed))
     with tracing_for(devices[0].platform):
         learner = _trace_learner(settings, config, layout)
         # Its programs are the same in all processes.
@@ -263,10 +286,8 @@ def _trace_sampler(
     options = settings.sampler
     policy = settings.model.decode_policy(config, layout)
     stacked = policy.abstract_sampler_params(layout)
-    num_processes = len({device.process_index for device in train_layout.mesh.devices.flat})
-    episodes = -(-settings.rollout.tasks_per_step // num_processes) * settings.rollout.group_size
     shards = layout.shards("batch")
-    B = count_process_rows(options["rows"], episodes, shards, num_processes)
+    B, episodes = _process_rows(settings, train_layout, shards)
     S = options["cache_length"]
     backend = choose_backend(B, policy.dtype, layout)
     params = _prepare_abstract(backend, stacked)

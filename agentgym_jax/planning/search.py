@@ -1,13 +1,16 @@
-"""Search for the fastest mesh and micro-batch that fit a slice."""
+"""Search for the fastest mesh, micro-batch and compiler options that fit a slice."""
 
 import dataclasses
+import typing
 from collections.abc import Callable, Iterator
 
 import jax.numpy as jnp
 
+from agentgym_jax.mesh import compiler_options
+from agentgym_jax.mesh.compiler_options import Options
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.planning.plan_report import Plan, make_plan
-from agentgym_jax.planning.programs import get_decoder_config
+from agentgym_jax.planning.plan_report import GIB, Plan, ProgramCost, make_plan, measure_program
+from agentgym_jax.planning.programs import get_decoder_config, make_programs
 from agentgym_jax.planning.topology import PlanError, Topology
 from agentgym_jax.rl.rl_config import RLSettings
 
@@ -20,7 +23,7 @@ def search_plan(
     Args:
       settings: Checked config; its mesh and `learner.micro_rows` are replaced.
       topology: The slice.
-      progress: Function that gets a line about each candidate.
+      progress: Function that gets lines about each candidate and its programs.
 
     Raises:
       PlanError: No candidate fits; the message has the one that needs the least memory.
@@ -28,7 +31,7 @@ def search_plan(
     plans = []
     for mesh, micro_rows in _candidates(settings, topology):
         learner = dataclasses.replace(settings.learner, micro_rows=micro_rows)
-        plan = make_plan(dataclasses.replace(settings, learner=learner), mesh, topology)
+        plan = make_plan(dataclasses.replace(settings, learner=learner), mesh, topology, progress)
         progress(f"{_describe(plan)}: {plan.verdict()}")
         plans.append(plan)
     fitting = [plan for plan in plans if plan.fits]
@@ -39,6 +42,57 @@ def search_plan(
         )
     best = min(fitting, key=lambda plan: plan.step_s)
     return best, {**best.mesh, "micro_rows": best.micro_rows}
+
+
+def compare_options(
+    settings: RLSettings, plan: Plan, progress: Callable[[str], None]
+) -> list[tuple[Options, ProgramCost]]:
+    """Compiles the slowest program of the options' table with every candidate of the chip.
+
+    Args:
+      settings: Config of the plan.
+      plan: Plan with the options of the table.
+      progress: Function that gets a line before and after each program is compiled.
+
+    Returns:
+      Options and costs, fastest first; those that do not fit are last.
+    """
+    topology, device = plan.topology, plan.topology.devices[0]
+    names = typing.get_args(compiler_options.Program)
+    slowest = max((p for p in plan.programs if p.name in names), key=lambda p: p.calls * p.time)
+    chosen = compiler_options.look_up(device, slowest.name)
+    found = [(chosen, slowest)]
+    learner = dataclasses.replace(settings.learner, micro_rows=plan.micro_rows)
+    settings = dataclasses.replace(settings, learner=learner)
+    for options in compiler_options.CANDIDATES.get(device.platform, ()):
+        if options == chosen:
+            continue
+        with compiler_options.trying(options):
+            made = make_programs(settings, plan.mesh, topology.devices, topology.host_devices)
+            program = next(p for p in made.programs if p.name == slowest.name)
+            found.append((options, measure_program(program, made, topology, progress)))
+    return sorted(found, key=lambda x: (x[1].peak > topology.chip.memory, x[1].time))
+
+
+def format_options(plan: Plan, found: list[tuple[Options, ProgramCost]]) -> str:
+    """Returns one line for each result of `compare_options`, and what to do with the table."""
+    device, name = plan.topology.devices[0], found[0][1].name
+    chosen = compiler_options.look_up(device, name)
+    lines = []
+    for options, cost in found:
+        described = " ".join(f"{key}={value}" for key, value in options.items()) or "no options"
+        lines.append(
+            f"{name} with {described}: {cost.time:.2f} s ({cost.bound}), {cost.peak / GIB:.1f} GiB"
+            + ", chosen by the table" * (options == chosen)
+        )
+    if len(found) == 1:
+        lines.append(f"there are no other options to compare for {device.device_kind}")
+    elif found[0][0] != chosen:
+        lines.append(
+            f"the table is not the fastest: change {device.device_kind!r} in "
+            f"{compiler_options.__name__}"
+        )
+    return "\n".join(lines)
 
 
 def _describe(plan: Plan) -> str:

@@ -180,14 +180,8 @@ def make_learner(
     Raises:
       ConfigError: The devices cannot divide the rows of a micro-batch.
     """
-    algorithm, micro_rows = settings.algorithm, settings.learner.micro_rows
-    shards = 1 if layout is None else layout.shards("batch")
-    if micro_rows % shards:
-        raise ConfigError(
-            f"config.learner.micro_rows={micro_rows} cannot be divided over the {shards} shards of "
-            f"config.mesh (data x fsdp); set {-(-micro_rows // shards) * shards}. The gradient does "
-            "not depend on it"
-        )
+    check_micro_rows(settings.learner.micro_rows, layout)
+    algorithm = settings.algorithm
     numerics: dict[str, Any] = dict(
         temperature=settings.sampling.temperature,
         logprob_chunk=settings.logprob_chunk,
@@ -203,6 +197,17 @@ def make_learner(
         adapters=adapters,
     )
     return update, make_score(policy, **numerics)
+
+
+def check_micro_rows(micro_rows: int, layout: Layout | None) -> None:
+    """Raises ConfigError if the devices cannot divide the rows of a micro-batch."""
+    shards = 1 if layout is None else layout.shards("batch")
+    if micro_rows % shards:
+        raise ConfigError(
+            f"config.learner.micro_rows={micro_rows} cannot be divided over the {shards} shards of "
+            f"config.mesh (data x fsdp); set {-(-micro_rows // shards) * shards}. The gradient does "
+            "not depend on it"
+        )
 
 
 def _build_teacher(settings: RLSettings, model: Model) -> Teacher | None:

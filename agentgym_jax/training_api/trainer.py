@@ -15,6 +15,7 @@ from agentgym_jax.algorithms import masked
 from agentgym_jax.algorithms.losses import PolicyTokens
 from agentgym_jax.learner import accumulation, train_state
 from agentgym_jax.learner.train_state import TrainState
+from agentgym_jax.mesh.compiler_options import compiler_options
 from agentgym_jax.mesh.sharding import Layout, constrain_rows, launch_lock, put, to_host
 from agentgym_jax.models.lora import TARGETS, Adapters
 from agentgym_jax.models.policy import Params, Policy
@@ -83,9 +84,17 @@ class Trainer:
             functools.partial(jax.tree.map, jnp.zeros_like), out_shardings=of_params
         )
         self._add_gradient = jax.jit(
-            self._compute, static_argnums=(0, 1), donate_argnums=4, out_shardings=(of_params, None)
+            self._compute,
+            static_argnums=(0, 1),
+            donate_argnums=4,
+            out_shardings=(of_params, None),
+            compiler_options=compiler_options("update", layout),
         )
-        self._score = jax.jit(self._loss, static_argnums=(0, 1))
+        self._score = jax.jit(
+            self._loss,
+            static_argnums=(0, 1),
+            compiler_options=compiler_options("score", layout),
+        )
         self._step = jax.jit(_adam_step, donate_argnums=0, out_shardings=(shardings, None))
 
     @property

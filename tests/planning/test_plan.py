@@ -7,7 +7,8 @@ import json
 import jax
 import pytest
 
-from agentgym_jax.config.sections import ConfigError, plain
+from agentgym_jax.config.sections import plain
+from agentgym_jax.mesh import compiler_options
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.planning import search, topology
 from agentgym_jax.planning.plan_report import GIB, format_plan, make_plan
@@ -46,8 +47,14 @@ def settings(**rollout):
 
 
 @pytest.fixture(scope="module")
-def plan(compiled_fastest):
-    return make_plan(settings(), MESH, here())
+def lines():
+    """Lines that the plan of the module wrote while it compiled."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def plan(compiled_fastest, lines):
+    return make_plan(settings(), MESH, here(), lines.append)
 
 
 def test_a_plan_has_every_program_of_the_run(plan):
@@ -56,6 +63,50 @@ def test_a_plan_has_every_program_of_the_run(plan):
     assert any(name.startswith("prefill") for name in names)
     assert any(name.startswith("decode") for name in names)
     assert "copy prefix" in names
+
+
+def test_every_program_is_reported_before_and_after_it_is_compiled(plan, lines):
+    expected = []
+    for program in plan.programs:
+        expected += [
+            f"compiling {program.name}",
+            f"compiled {program.name} in {program.compile_s:.1f} s",
+        ]
+    assert lines == expected
+
+
+def test_a_planned_decode_has_no_branch_for_truncated_draws():
+    """Training draws from the whole distribution, so top-k and top-p cost nothing."""
+    made = make_programs(settings(), MESH, jax.devices()[:1], jax.devices()[:1])
+    decode = next(p for p in made.programs if p.name.startswith("decode"))
+    text = str(decode.traced.jaxpr)
+    assert " while[" in text and " cond[" not in text
+
+
+@pytest.mark.parametrize(("best", "advice"), [("none", ""), ("fast_math", "change 'cpu' in ")])
+def test_candidates_of_the_options_are_compared_with_the_table(plan, monkeypatch, best, advice):
+    candidates = {"none": {}, "fast_math": {"xla_cpu_enable_fast_math": "true"}}
+    monkeypatch.setattr(compiler_options, "CANDIDATES", {"cpu": tuple(candidates.values())})
+
+    def measure(program, made, topology, progress):
+        used = compiler_options.compiler_options(program.name, None) or {}
+        factor = 0.5 if used == candidates[best] else 2.0
+        cost = next(p for p in plan.programs if p.name == program.name)
+        seconds = {key: factor * value for key, value in cost.seconds.items()}
+        return dataclasses.replace(cost, seconds=seconds)
+
+    monkeypatch.setattr(search, "measure_program", measure)
+    found = search.compare_options(settings(), plan, lambda line: None)
+    assert found[0][0] == candidates[best]
+    assert [cost.name for _, cost in found] == ["update"] * 2
+    text = search.format_options(plan, found)
+    assert "update with no options: " in text and "fast_math=true: " in text
+    assert (advice in text) if advice else ("change" not in text)
+
+
+def test_a_chip_without_candidates_has_nothing_to_compare(plan):
+    found = search.compare_options(settings(), plan, pytest.fail)
+    assert "no other options to compare for cpu" in search.format_options(plan, found)
 
 
 def test_weights_and_moments_have_the_bytes_of_the_model(plan):
@@ -100,7 +151,7 @@ def test_a_search_returns_the_fastest_candidate_that_fits(plan, monkeypatch, fas
     """Checks a search in which candidates have the programs of one plan, called more often."""
     lines = []
 
-    def plan_of(settings, mesh, topology):
+    def plan_of(settings, mesh, topology, progress):
         rows = settings.learner.micro_rows
         slower = 1 if rows == fastest else 2
         programs = [dataclasses.replace(p, calls=slower * p.calls) for p in plan.programs]
@@ -168,15 +219,20 @@ def test_rows_that_the_devices_cannot_divide_are_refused_with_a_value_that_fits(
     one = settings()
     one = dataclasses.replace(one, learner=dataclasses.replace(one.learner, micro_rows=12))
     mesh = dict(data=2, fsdp=4, tensor=1, decode_tensor=0)
-    with pytest.raises(ConfigError, match=r"micro_rows=12 cannot be divided over the 8 .*set 16"):
+    with pytest.raises(PlanError, match=r"micro_rows=12 cannot be divided over the 8 .*set 16"):
         make_programs(one, mesh, jax.devices()[:8], jax.devices()[:8])
 
 
-def test_a_refusal_lists_everything_that_plans_do_not_support():
+def test_a_refusal_lists_everything_that_must_change():
     config = parse(plain(bandit.get_config("algorithm=ppo,smoke")))
-    config = dataclasses.replace(config, reference="another model")
-    with pytest.raises(PlanError, match="only the initial policy as the reference, .* a critic"):
-        make_programs(config, MESH, jax.devices()[:1], jax.devices()[:1])
+    learner = dataclasses.replace(config.learner, micro_rows=12)
+    config = dataclasses.replace(
+        config, reference="another model", learner=learner, sampler=config.sampler | dict(rows=12)
+    )
+    mesh = dict(data=2, fsdp=4, tensor=1, decode_tensor=0)
+    message = "only the initial .*, .* a critic.*; .*micro_rows=12 .* set 16.*; .*rows=12 .* set 16"
+    with pytest.raises(PlanError, match=message):
+        make_programs(config, mesh, jax.devices()[:8], jax.devices()[:8])
 
 
 def test_only_a_rollout_counts_the_arrays_of_the_sampler(plan):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from agentgym_jax.learner.stored_weights import make_adapters
+from agentgym_jax.mesh import compiler_options
 from agentgym_jax.serving.requests import RequestError
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.training_api.data import Datum
@@ -218,3 +219,13 @@ def test_long_and_empty_data_are_refused(trainer):
     for batch in (data(101), [Datum(np.zeros(0, np.int32), {"target_tokens": np.zeros(0, "i8")})]):
         with pytest.raises(RequestError, match="1 to 100, see --context"):
             trainer.forward_backward(batch, "cross_entropy", {})
+
+
+@pytest.mark.parametrize("forward_only", [True, False])
+def test_options_of_the_chip_reach_the_compiler(monkeypatch, parts, forward_only):
+    options = {"xla_option_of_no_compiler": "1"}
+    table = {jax.devices()[0].device_kind: {"update": options, "score": options}}
+    monkeypatch.setattr(compiler_options, "TABLE", table)
+    trainer = make_trainer(*parts)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="xla_option_of_no_compiler"):
+        trainer.forward_backward(data(5), "cross_entropy", {}, forward_only=forward_only)
