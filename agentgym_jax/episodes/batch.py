@@ -112,13 +112,14 @@ def pack(
 ) -> TokenBatch:
     """Packs token sequences into rows of NumPy arrays; B is a multiple of `rows_multiple`.
 
-    Each sequence has `action_mask`, `tokens` and optional arrays of TokenBatch (default 0). Instead
-    of some arrays it may have `load`, a function that returns them. It is called for the rows of
-    this process only: `own_rows`, bool [rows_multiple], has them in each group of `rows_multiple`
-    rows; None stands for all. A sequence with masks has `mask_ids`, int32 [n], and `mask_table`, uint32 [k, W]; id 0 allows all
-    tokens, and id i is entry i - 1 of the table.
+    Each sequence has `tokens` and optional arrays of TokenBatch (default 0), which may be numbers.
+    Instead of some arrays it may have `load`, a function that returns them; it then has an array
+    `action_mask`. The function is called for the rows of this process only: `own_rows`, bool
+    [rows_multiple], has them in each group of `rows_multiple` rows; None stands for all. A sequence
+    with masks has `mask_ids`, int32 [n], and `mask_table`, uint32 [k, W]; id 0 allows all tokens,
+    and id i is entry i - 1 of the table.
     """
-    rows = assign_rows([len(s["action_mask"]) for s in sequences], row_length)
+    rows = assign_rows([_length(s) for s in sequences], row_length)
     sequences = list(sequences)
     for r, members in enumerate(rows):
         for i in members:
@@ -135,13 +136,17 @@ def pack(
     for r, members in enumerate(rows):
         start = 0
         for segment, i in enumerate(members, 1):
-            n = len(sequences[i]["action_mask"])
+            n = _length(sequences[i])
             places = {"positions": np.arange(n), "segment_ids": segment, "sequence_ids": i}
             for name, values in {**sequences[i], **places}.items():
                 if name not in _OF_MASKS:
                     arrays[name][r, start : start + n] = values
             start += n
     return TokenBatch(**arrays, masks=_pack_masks(sequences, rows, shape))
+
+
+def _length(sequence: Mapping[str, Any]) -> int:
+    return len(sequence["tokens"] if "tokens" in sequence else sequence["action_mask"])
 
 
 _OF_MASKS = ("mask_ids", "mask_table")
@@ -163,7 +168,7 @@ def _pack_masks(
         table = [np.full((1, words[0]), 2**32 - 1, np.uint32)]
         start, size = 0, 1
         for i in members:
-            n = len(sequences[i]["action_mask"])
+            n = _length(sequences[i])
             if "mask_table" in sequences[i]:
                 own = sequences[i]["mask_ids"]
                 ids[r, start : start + n] = np.where(own > 0, own + size - 1, 0)

@@ -11,7 +11,9 @@ from agentgym_jax.telemetry.console import RunConsole
 @pytest.fixture
 def run():
     """Returns a run whose console writes to memory; unused parts of the run are None."""
-    absent = dict.fromkeys(("folder", "writer", "loggers", "checkpoints", "checkpoint_settings"))
+    absent = dict.fromkeys(
+        ("folder", "writer", "loggers", "checkpoints", "checkpoint_settings", "records")
+    )
     console = RunConsole("grpo", {}, 4, stream=io.StringIO())
     return Run(
         **absent, console=console, total_steps=4, seed=0, should_stop=None, compilations=None

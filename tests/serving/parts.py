@@ -245,7 +245,17 @@ class Script:
     def forget(self, sequence):
         """Has no rows to free."""
 
-    def submit(self, sequence, chunks, options, stop=(), on_tokens=None, stop_ids=(), changes=None):
+    def submit(
+        self,
+        sequence,
+        chunks,
+        options,
+        stop=(),
+        on_tokens=None,
+        stop_ids=(),
+        changes=None,
+        version=None,
+    ):
         added, future = sum(chunks, []), concurrent.futures.Future()
         prompt, text = [*sequence.tokens, *added], self.texts.pop(0)
         ends = [(text.index(word), word) for word in stop if word in text]
