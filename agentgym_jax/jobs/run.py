@@ -206,7 +206,8 @@ class Run:
             self.console.note(f"step {step}: {text}")
 
     def log_step(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Writes the metrics after `step` steps, and shows them."""
+        """Writes the metrics after `step` steps, and shows them; the step's records come first."""
+        self.finish_records()
         line = {
             **metrics,
             "jax/compilations": float(self.compilations.count),
@@ -225,7 +226,7 @@ class Run:
     ) -> None:
         """Writes the records of the training episodes of a step in a thread, after earlier ones.
 
-        An error is raised by the next call of this function, `finish_records` or `save`.
+        An error is raised by `log_step` or `save`.
         """
         self.finish_records()
         self._written = self.records.submit(
