@@ -138,7 +138,8 @@ class RunningPrograms:
             collector.max_attempts, collector.max_replacements, collector.pool.patience_s
         )
         self._version: int | None = None
-        self._server = contextlib.ExitStack()  # serves between runs
+        self._server = contextlib.ExitStack()  # serves between runs, from the first one on
+        self._serves = False
         self._statistics = CollectStatistics(env_errors=collections.Counter())
 
     def add(self, requests: Sequence[EpisodeRequest]) -> range:
@@ -167,8 +168,9 @@ class RunningPrograms:
         self._version, self._on_progress = version, on_progress
         self._statistics = CollectStatistics(env_errors=collections.Counter())
         self._c.restart_dead_servers()
-        if version is not None:
+        if version is not None and not self._serves:
             self._server.enter_context(self._c.gateway.serving())
+            self._serves = True
         with self._c.engine.running(version), self._c.gateway.serving():
             try:
                 for attempt in self._running.values():

@@ -311,7 +311,7 @@ class Sampler:
         else:
             record.queue = prefill.split_prompt(arrays)
         state.token[row] = arrays[-1][-1]
-        self._note_tokens(row, np.concatenate(arrays))
+        self._note_tokens(row, *arrays)
         record.total += count
         record.has_pending, record.must_replay = True, False
         if self._has_state:
@@ -319,10 +319,10 @@ class Sampler:
         record.sampled, record.logprobs = [], []
         self._queued_rows.append(row)
 
-    def _note_tokens(self, row: int, tokens: np.ndarray) -> None:
+    def _note_tokens(self, row: int, *arrays: np.ndarray) -> None:
         """Records, for drafts, the tokens that follow the sequence of a row."""
         if self._state.tokens is not None:
-            total = self._open[row].total
+            tokens, total = np.concatenate(arrays), self._open[row].total
             self._state.tokens[row, total : total + len(tokens)] = tokens
 
     def rewind(self, row: int, count: int) -> None:

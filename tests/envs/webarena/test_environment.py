@@ -1,6 +1,7 @@
 """Web navigation as an environment, on the tiny site: instructions, scoring and failures."""
 
 import base64
+import json
 import os
 import signal
 
@@ -86,6 +87,18 @@ def test_episodes_do_not_affect_each_other(world):
     buyer.close()
     other.close()
     assert len(set(world.finished[-2:])) == 2
+
+
+def test_an_episode_can_be_repeated_and_restored_in_another_environment(environment, world):
+    first = [result.observation for result in solve(environment, 3)]
+    assert [result.observation for result in solve(environment, 3)] == first
+    environment.reset(3)
+    environment.step(environment.expert_action())
+    other = WebArenaEnvironment(world)
+    other.restore(json.loads(json.dumps(environment.snapshot())))
+    assert other.prompt == environment.prompt
+    assert other.expert_action() == environment.expert_action()
+    other.close()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 
 from agentgym_envs.webarena.tasks import read_task, task_row
 from agentgym_sites.forum import tables
+from agentgym_sites.forum.circles import CIRCLES
 from agentgym_sites.forum.site import make_site
 from agentgym_sites.forum.words import AGENT
 from agentgym_sites.tasks import forum
@@ -44,12 +45,39 @@ PAGE = """\
 \t[14] link 'reply'"""
 
 
+def test_the_forum_has_enough_topics_and_comments():
+    topics = tables.topics()
+    assert len(CIRCLES) >= 20
+    assert len(topics) >= 300
+    assert sum(len(topic.comments) for topic in topics) >= 2000
+    assert len(tables.members()) >= 80
+
+
 def test_titles_are_unique_and_topics_are_numbered_by_their_dates():
     topics = tables.topics()
     assert len({topic.title for topic in topics}) == len(topics)
     assert [topic.number for topic in topics] == list(range(1, len(topics) + 1))
     dates = [topic.comments[0].when for topic in topics]
     assert dates == sorted(dates)
+
+
+def test_titles_do_not_share_many_beginnings():
+    for kind in ("advice", "diary"):
+        starts = collections.Counter(
+            " ".join(topic.title.split()[:4]) for topic in tables.select_kind(kind)
+        )
+        assert max(starts.values()) <= len(tables.select_kind(kind)) // 10
+
+
+def test_questions_about_tools_fit_the_circle_of_the_tool():
+    for topic in tables.select_kind("choice"):
+        circle = CIRCLES[topic.category - tables.FIRST_CATEGORY]
+        assert topic.title.removeprefix(f"Which {circle.tool} for ")[:-1] in circle.uses
+
+
+def test_meetings_and_polls_are_announced_in_the_last_months():
+    for topic in (*tables.select_kind("meeting"), *tables.select_kind("poll")):
+        assert "2023-11-20" < topic.comments[0].when.date().isoformat() < "2024-02-28"
 
 
 def test_every_poll_has_one_winner_and_at_most_one_vote_per_member():
@@ -60,6 +88,12 @@ def test_every_poll_has_one_winner_and_at_most_one_vote_per_member():
         assert votes[0] < votes[1]
         assert len(voters) == len(set(voters))
         assert AGENT not in voters
+
+
+def test_members_do_not_like_their_own_comments():
+    for topic in tables.topics():
+        for comment in topic.comments:
+            assert comment.author not in comment.likes
 
 
 def test_both_splits_have_tasks_of_many_templates():
