@@ -247,15 +247,20 @@ def test_metrics_count_requests_and_tokens(served):
 
 def test_metrics_count_the_routes_of_all_apis(served):
     before = metrics(served)
-    served.anthropic().messages.create(model=MODEL, max_tokens=3, messages=[user("hi")])
-    served.client().responses.create(model=MODEL, max_output_tokens=3, input="hi")
-    list(served.client().responses.create(model=MODEL, max_output_tokens=3, input="a", stream=True))
+    responses = served.client().responses
+    answers = [
+        served.anthropic().messages.create(model=MODEL, max_tokens=3, messages=[user("hi")]),
+        responses.create(model=MODEL, max_output_tokens=3, input="hi"),
+    ]
+    *_, last = responses.create(model=MODEL, max_output_tokens=3, input="a", stream=True)
+    answers.append(last.response)
     after = metrics(served)
     for route, count in (("/v1/messages", 1), ("/v1/responses", 2)):
         name = ("agentgym_requests_total", route, "200")
         assert after[name] - before.get(name, 0) == count
     name = ("agentgym_sampled_tokens_total",)
-    assert after[name] - before[name] == 9
+    # An answer may end before its limit: its draws depend on the number of earlier requests.
+    assert after[name] - before[name] == sum(a.usage.output_tokens for a in answers) > 0
 
 
 def test_labels_of_metrics_are_patterns_of_routes(fake):

@@ -72,10 +72,11 @@ def test_without_tools_a_call_is_text(fake, fields):
 
 
 def test_an_answer_that_is_cut_is_incomplete(served):
-    answer = ask(served, max_output_tokens=3)
+    cut = {"max_output_tokens": 3, "extra_body": {"seed": 5}}
+    answer = ask(served, **cut)
     assert (answer.status, answer.incomplete_details.reason) == ("incomplete", "max_output_tokens")
     assert answer.output[0].status == "incomplete"
-    *_, item, last = ask(served, max_output_tokens=3, stream=True)
+    *_, item, last = ask(served, **cut, stream=True)
     assert item.item == last.response.output[0]
     assert (last.type, last.response.status) == ("response.incomplete", "incomplete")
 
