@@ -36,8 +36,10 @@ def record(
       epsilon: Probability per turn of random actions; these actions are not imitated.
       max_turns: Turn limit of an episode.
       seed: Random seed of the agent.
-      module: Python module of the environment; empty for a shipped environment.
-      options: Options of the environment; None for the defaults.
+      module: Python module of the environment; empty for a shipped environment. In a config, for
+        the one in `environments`.
+      options: Options of the environment; None for the defaults. In a config, for those in
+        `environments`.
 
     Raises:
       ServerFailed: The recording process failed.

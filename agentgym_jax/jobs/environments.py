@@ -33,6 +33,7 @@ class Environments:
     Attributes:
       texts: Preamble and action parser, by environment.
       manifests: Hash of the task manifest, by environment.
+      started: Module and options of the servers that the run starts, by environment.
     """
 
     clients: Mapping[str, EnvClient]
@@ -41,6 +42,7 @@ class Environments:
     train_tasks: Sequence[Task]
     eval_tasks: Sequence[Task]
     manifests: Mapping[str, str]
+    started: Mapping[str, Mapping[str, Any]]
     restart_dead_servers: Callable[[], None]
 
 
@@ -133,13 +135,18 @@ def open_environments(
             pool.invalidate(name)
 
     as_text = tools_as_text or agent.program is not None
-    return _describe(agent, clients, pool, restart_dead_servers, as_text)
+    started = {
+        name: {"module": settings[name].module, "options": settings[name].options}
+        for name in embedded
+    }
+    return _describe(agent, clients, pool, started, restart_dead_servers, as_text)
 
 
 def _describe(
     agent: AgentSettings,
     clients: Mapping[str, EnvClient],
     pool: EnvPool,
+    started: Mapping[str, Mapping[str, Any]],
     restart_dead_servers: Callable[[], None],
     tools_as_text: bool,
 ) -> Environments:
@@ -175,6 +182,7 @@ def _describe(
         train_tasks=train_tasks,
         eval_tasks=eval_tasks,
         manifests=manifests,
+        started=started,
         restart_dead_servers=restart_dead_servers,
     )
 

@@ -16,7 +16,8 @@ def load_conversations(
 ) -> list[Conversation]:
     """Returns the conversations of the files, then those of the demonstrations.
 
-    Demonstrations are recorded once and kept in the run folder. Conversations of episodes whose
+    Demonstrations are recorded once and kept in the run folder. Without a `module` or `options` of
+    their own they have those of the run's environment of that name. Conversations of episodes whose
     environment failed are skipped. Sets that select tasks by split need `environments`.
     """
     read: list[Conversation] = []
@@ -32,10 +33,14 @@ def load_conversations(
             "%d of %d conversations left out: their environment failed", skipped, len(read)
         )
     clients = {} if environments is None else environments.clients
+    started = {} if environments is None else environments.started
     sets = {}
     for name, entry in settings.demonstrations.items():
         options = dict(entry)
         environment, tasks = options.pop("environment"), options.pop("tasks")
+        for key, value in (started[environment] if environment in started else {}).items():
+            if key not in options or options[key] in ("", None):
+                options[key] = value
         path = f"{settings.section}.demonstrations.{name}.tasks"
         needs_server = tasks["kind"] == "split"
         if needs_server and environment not in clients:

@@ -115,7 +115,7 @@ def record_episode(
     seen: dict[str, None] = {}  # dictionary used as an ordered set
     reward = 0.0
     for _ in range(max_turns):
-        conversations.append({"from": "human", "value": result.observation, "loss": None})
+        conversations.append({"from": "human", "value": result.text, "loss": None})
         if agent != EXPERT:
             seen.update(dict.fromkeys(texts_of(environment.valid_actions)))
         choice = choose(environment, agent, rng, epsilon, list(seen))

@@ -105,18 +105,18 @@ class TextEnv(gymnasium.Env[str, str]):
             )
         self._turns = 0
         result = play(self.world.reset, self._data_idx)
-        self._text = result.observation
-        return result.observation, self._info(result.score, False)
+        self._text = result.text
+        return result.text, self._info(result.score, False)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Executes one action; returns observation, reward, terminated, truncated and info."""
         result = play(self.world.step, action)
         self._turns += 1
-        self._text = result.observation
+        self._text = result.text
         success = result.done and is_solved(result.score, self._spec.success_score)
         is_cut = not result.done and self._turns >= self._max_turns
         reward = result.reward / self._spec.max_score
-        return result.observation, reward, result.done, is_cut, self._info(result.score, success)
+        return result.text, reward, result.done, is_cut, self._info(result.score, success)
 
     def render(self) -> str | None:  # type: ignore[override]
         """Returns the last observation in mode `ansi`, otherwise None."""

@@ -109,7 +109,7 @@ class AgentGymEnv(vf.Env[AgentGymEnvConfig]):
     ) -> StepResult:
         """Returns the last result of an episode."""
         spec, errors, turns = self._served.spec, 0, 0
-        message = result.observation
+        message = result.text
         limit = self.config.agent.max_turns or spec.max_turns
         while not result.done and turns < limit and errors <= self.config.max_parse_errors:
             segment = await interaction.turn(message)
@@ -122,7 +122,7 @@ class AgentGymEnv(vf.Env[AgentGymEnvConfig]):
                 message = parsed.problem
                 continue
             result = await asyncio.to_thread(play, world.step, parsed.action)
-            message = result.observation
+            message = result.text
         return result
 
 

@@ -5,7 +5,12 @@ import random
 
 import pytest
 
+from agentgym_envs import demonstrations
+from agentgym_envs.base.environment import SetupError
 from agentgym_envs.base.protocol import ErrorKind
+from agentgym_envs.base.served import load_environment
+from agentgym_envs.gym import TextEnv
+from agentgym_envs.registry import ENVIRONMENTS as REGISTERED
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.embedded import EmbeddedServers
 from agentgym_jax.client.errors import EnvCause, EnvError
@@ -79,3 +84,22 @@ def test_an_environment_of_another_project_cannot_run_in_process():
     with pytest.raises(ValueError, match="'elsewhere' cannot run in this process"):
         with in_process_servers(["elsewhere"]):
             pass
+
+
+@pytest.mark.parametrize("environment", sorted({*REGISTERED} - {"webarena", "searchqa", "sciworld"}))
+def test_demonstrations_and_gymnasium_show_the_texts_of_a_rollout(environment):
+    try:
+        served = load_environment(REGISTERED[environment].module, {})
+    except SetupError as error:
+        pytest.skip(str(error))
+    options = dict(agent="expert", epsilon=0.0, seed=0, max_turns=3, to_text=str)
+    (shown,) = demonstrations.record(served, [3], **options)
+    texts = [turn["value"] for turn in shown["conversations"][::2]]
+    actions = [turn["value"] for turn in shown["conversations"][1::2]][: len(texts) - 1]
+    with in_process_servers([environment]) as here:
+        client = EnvClient("inprocess://it", environment, transport=here[environment], **LIMITS)
+        assert [seen.text for seen in play(client, 3, actions)] == texts
+    alone = TextEnv(environment)
+    steps = [alone.reset(options={"data_idx": 3}), *map(alone.step, actions)]
+    assert [text for text, *_ in steps] == texts
+    alone.close()

@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import json
 import random
+import re
 
 import pytest
 
@@ -147,6 +148,28 @@ def test_the_expert_puts_a_wrong_object_away(game):
         "open box 1",
         "put mug 2 in/on box 1",
     ]
+
+
+def test_an_expert_that_searches_looks_into_places_before_it_knows(download):
+    game = make_served_environment(games=str(download), expert="searches").factory()
+    game.reset(0)
+    actions = [game.expert_action()]
+    while not game.step(actions[-1]).done:
+        actions.append(game.expert_action())
+    assert actions == [
+        "go to box 1",
+        "open box 1",
+        "go to sinkbasin 1",
+        "take mug 2 from sinkbasin 1",
+        "clean mug 2 with sinkbasin 1",
+        "go to box 1",
+        "put mug 2 in/on box 1",
+    ]
+
+
+def test_an_unknown_kind_of_expert_is_refused(download):
+    with pytest.raises(SetupError, match="expert='guesses'; expected knows or searches"):
+        make_served_environment(games=str(download), expert="guesses")
 
 
 def test_downloaded_games_have_the_official_splits_or_the_ids_of_agentgym(download):
@@ -299,6 +322,21 @@ def test_the_expert_continues_from_any_state(house, data_idx):
         if house.step(house.expert_action()).done:
             return
     pytest.fail("not solved")
+
+
+@needs_package
+@pytest.mark.parametrize("data_idx", range(2420, 2426))
+def test_an_expert_that_searches_names_only_things_that_a_text_has_told(data_idx):
+    house = make_served_environment(expert="searches").factory()
+    result = house.reset(data_idx)
+    told = ""
+    while not result.done:
+        told += result.observation.replace(".", ",")
+        action = house.expert_action()
+        for thing in re.findall(r"[a-z]+ \d+", action):
+            assert f"{thing}," in told, (action, told)
+        result = house.step(action)
+        assert result.observation != "Nothing happens."
 
 
 @needs_package

@@ -94,6 +94,7 @@ def environments(eval_tasks=()):
         train_tasks=[],
         eval_tasks=eval_tasks,
         manifests={},
+        started={},
         restart_dead_servers=lambda: None,
     )
 

@@ -46,6 +46,7 @@ def _sampler(most_episodes, *, data=1, **changes):
         train_tasks=[],
         eval_tasks=[],
         manifests={},
+        started={},
         restart_dead_servers=lambda: None,
     )
     rollout = RolloutSettings(**common.base().rollout)

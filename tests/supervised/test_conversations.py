@@ -1,7 +1,9 @@
 """Loading and checking the conversations and pairs that a job trains on."""
 
+import dataclasses
 import json
 import pathlib
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +12,7 @@ from agentgym_jax.data.conversations import read_conversations
 from agentgym_jax.data.demonstrations import record
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.runs.run_folder import RunFolder
+from agentgym_jax.supervised import imitation_data
 from agentgym_jax.supervised.dpo import load_preferences, parse
 from agentgym_jax.supervised.imitation_data import load_conversations
 from configs.dpo import trajectories
@@ -41,6 +44,31 @@ def test_episodes_whose_environment_failed_are_not_training_data(tmp_path):
     path = write(tmp_path / "a.jsonl", [("success", 1.0), ("env_error", 0.0), ("failure", 0.0)])
     found = load_conversations(settings(path), RunFolder(tmp_path), None)
     assert [c.messages[-1].content for c in found] == ["0", "2"]
+
+
+@pytest.mark.parametrize(
+    ("own", "used"),
+    [
+        ({}, {"module": "houses", "options": {"size": 3}}),
+        ({"module": "", "options": None}, {"module": "houses", "options": {"size": 3}}),
+        ({"options": {"size": 5}}, {"module": "houses", "options": {"size": 5}}),
+    ],
+)
+def test_demonstrations_are_recorded_in_the_environment_of_the_run(
+    tmp_path, monkeypatch, own, used
+):
+    recorded = []
+    monkeypatch.setattr(
+        imitation_data, "record_sets", lambda sets, folder: recorded.append(sets) or []
+    )
+    tasks = dict(kind="residues", start=0, stop=2, modulus=1, groups={"all": 0})
+    plays = dict(agent="expert", epsilon=0.0, max_turns=2, seed=0)
+    options = settings(tmp_path)
+    entry = dict(environment="house", tasks=tasks, **plays, **own)
+    options = dataclasses.replace(options, files=(), demonstrations={"shown": entry})
+    started = {"house": {"module": "houses", "options": {"size": 3}}}
+    load_conversations(options, RunFolder(tmp_path), SimpleNamespace(clients={}, started=started))
+    assert recorded[0]["shown"][1] == plays | used
 
 
 def test_an_unreadable_file_is_a_config_error(tmp_path):

@@ -31,16 +31,26 @@ class Told(StepResult):
     available_actions: tuple[str, ...]
     task_type: str
 
+    @property
+    def text(self) -> str:
+        """Returns the observation with the list that AgentGym's client appends."""
+        return f"{self.observation}\nAVAILABLE ACTIONS: {','.join(self.available_actions)}"
+
 
 @dataclasses.dataclass
 class Episode:
-    """An episode of one task."""
+    """An episode of one task.
+
+    Attributes:
+      seen: Receptacles whose content a text has told.
+    """
 
     data_idx: int
     game: Game
     facts: Facts
     moves: Mapping[str, Move]
     actions: list[str]
+    seen: set[str]
     last: Told
 
     @property
@@ -54,14 +64,22 @@ class AlfWorldEnvironment(ReplayedEnvironment[Episode]):
 
     Args:
       is_compat: True to accept negative indices, which count from the end, as in AgentGym.
+      searches: True if the expert knows only what the texts have told.
     """
 
     name = "alfworld"
 
-    def __init__(self, load: Callable[[int], Game], num_tasks: int, is_compat: bool = False):
+    def __init__(
+        self,
+        load: Callable[[int], Game],
+        num_tasks: int,
+        is_compat: bool = False,
+        searches: bool = False,
+    ):
         self._load = load
         self._num_tasks = num_tasks
         self._is_compat = is_compat
+        self._searches = searches
 
     def reset(self, data_idx: int) -> Told:
         """Starts a task in the middle of the room."""
@@ -78,7 +96,7 @@ class AlfWorldEnvironment(ReplayedEnvironment[Episode]):
         # the first paragraph is a greeting
         text = "\n".join(text.split("\n\n")[1:])
         first = Told(text, 0.0, 0.0, False, tuple(moves), game.kind)
-        self._episode = Episode(data_idx, game, facts, moves, [], first)
+        self._episode = Episode(data_idx, game, facts, moves, [], set(), first)
         return first
 
     def step(self, action: str) -> Told:
@@ -93,6 +111,7 @@ class AlfWorldEnvironment(ReplayedEnvironment[Episode]):
             feedback = game.grammar.feedback[move.action]
             text = game.grammar.text(feedback, facts, game.names, move.bound)
             episode.moves = rules.possible_moves(game, facts)
+            episode.seen.update(rules.contents_here(facts))
         reward = float(rules.is_won(game, facts))
         episode.last = Told(
             _ARRIVAL.sub("", text, count=1),
@@ -107,7 +126,8 @@ class AlfWorldEnvironment(ReplayedEnvironment[Episode]):
     def expert_action(self) -> str:
         """Returns the next command of a plan that is made from the present state."""
         episode = self.playing
-        return next_command(aim_of(episode.game.goal), episode.facts, episode.moves)
+        seen = episode.seen if self._searches else None
+        return next_command(aim_of(episode.game.goal), episode.facts, episode.moves, seen)
 
     def valid_actions(self) -> list[str]:
         """Returns the possible commands."""

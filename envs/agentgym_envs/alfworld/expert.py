@@ -1,7 +1,7 @@
-"""A scripted agent that knows where everything is and plans from the present state."""
+"""A scripted agent that plans from the present state: it knows where everything is, or it searches."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from agentgym_envs.alfworld.facts import Facts
 from agentgym_envs.alfworld.pddl import Goal
@@ -45,9 +45,16 @@ def aim_of(goal: Goal) -> Aim:
     )
 
 
-def next_command(aim: Aim, facts: Facts, moves: Mapping[str, Move]) -> str:
-    """Returns the next command in any state of an unfinished game."""
-    planner = _Planner(aim, facts)
+def next_command(
+    aim: Aim, facts: Facts, moves: Mapping[str, Move], seen: Collection[str] | None = None
+) -> str:
+    """Returns the next command in any state of an unfinished game.
+
+    Args:
+      seen: Receptacles whose content the agent has seen; it knows nothing about the others and
+        looks there in the order of `moves`. None for an agent that knows where everything is.
+    """
+    planner = _Planner(aim, facts, moves, seen)
     action, bound = planner.next_action()
     return next(
         command
@@ -59,9 +66,17 @@ def next_command(aim: Aim, facts: Facts, moves: Mapping[str, Move]) -> str:
 class _Planner:
     """Plan from one state. An action is its name and the parameters that matter."""
 
-    def __init__(self, aim: Aim, facts: Facts):
+    def __init__(
+        self,
+        aim: Aim,
+        facts: Facts,
+        moves: Mapping[str, Move],
+        seen: Collection[str] | None,
+    ):
         self._aim = aim
         self._facts = facts
+        self._moves = moves
+        self._seen = seen
         self._agent, self._here = facts.of("atlocation")[0]
         self._held = facts.one("holds", self._agent)
 
@@ -72,8 +87,11 @@ class _Planner:
             wanted = [
                 o for o in self._of_type("objecttype", aim.thing) if not self._is_done(o, goal)
             ]
+            known = [o for o in wanted if self._is_known(o)]
+            if wanted and not known:
+                return self._search(aim.thing)
             if aim.lamp or wanted:
-                return self._take(wanted[0])
+                return self._take(known[0])
         elif not facts.has("objecttype", self._held, aim.thing):
             return self._put_away()
         for state in aim.states:
@@ -84,6 +102,8 @@ class _Planner:
         if goal:
             return self._reach(goal) or ("putobject", {"r": goal})
         lamp = self._of_type("objecttype", aim.lamp)[0]
+        if not self._is_known(lamp):
+            return self._search(aim.lamp)
         place = facts.one("inreceptacle", lamp)
         return self._walk(place) or ("toggleobject", {"o": lamp})
 
@@ -102,6 +122,37 @@ class _Planner:
         return self._facts.has("inreceptacle", thing, receptacle) and all(
             self._facts.has(state, thing) for state in self._aim.states
         )
+
+    def _is_known(self, thing: str) -> bool:
+        return self._seen is None or self._facts.one("inreceptacle", thing) in self._seen
+
+    def _search(self, kind: str) -> tuple[str, dict[str, str]]:
+        """Returns the next action of a search for an object of a type.
+
+        Receptacles that can hold the type come first; for lamps the open ones, as no rule names
+        their places.
+        """
+        assert self._seen is not None
+        facts = self._facts
+        hidden = [
+            (receptacle, found)
+            for receptacle, found in facts.of("receptacletype")
+            if receptacle not in self._seen
+        ]
+        likely = {
+            receptacle
+            for receptacle, found in hidden
+            if facts.has("cancontain", found, kind)
+            or (kind == self._aim.lamp and is_accessible(facts, receptacle))
+        } or {receptacle for receptacle, _ in hidden}
+        order = [place for place in likely if self._walk(place) is None] + [
+            move.bound["r"]
+            for move in self._moves.values()
+            if move.action == "gotolocation" and move.bound["r"] in likely
+        ]
+        step = self._reach(order[0])
+        assert step is not None  # the content of an open receptacle here is known
+        return step
 
     def _walk(self, receptacle: str) -> tuple[str, dict[str, str]] | None:
         if self._facts.has("receptacleatlocation", receptacle, self._here):

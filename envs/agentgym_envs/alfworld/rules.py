@@ -99,6 +99,16 @@ def is_accessible(facts: Facts, receptacle: str) -> bool:
     return not facts.has("openable", receptacle) or facts.has("opened", receptacle)
 
 
+def contents_here(facts: Facts) -> list[str]:
+    """Returns the receptacles at the place of the agent whose content can be seen."""
+    _, here = facts.of("atlocation")[0]
+    return [
+        receptacle
+        for receptacle, place in facts.of("receptacleatlocation")
+        if place == here and is_accessible(facts, receptacle)
+    ]
+
+
 def can_contain(facts: Facts, receptacle: str, thing: str) -> bool:
     """Returns True if the object may be put into the receptacle."""
     kinds = facts.one("receptacletype", receptacle), facts.one("objecttype", thing)

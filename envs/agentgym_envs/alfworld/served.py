@@ -11,7 +11,7 @@ from agentgym_envs.alfworld.environment import AlfWorldEnvironment, Told
 from agentgym_envs.alfworld.games import find_games, read_game
 from agentgym_envs.alfworld.rules import Game
 from agentgym_envs.base import manifest
-from agentgym_envs.base.environment import StepResult
+from agentgym_envs.base.environment import SetupError, StepResult
 from agentgym_envs.base.protocol import EnvironmentSpec
 from agentgym_envs.base.served import Answers, ExtraRoute, IdBody, ServedEnvironment, never_reset
 
@@ -19,6 +19,7 @@ from agentgym_envs.base.served import Answers, ExtraRoute, IdBody, ServedEnviron
 BEHAVIOUR = "1"
 MAX_TURNS = 30
 KEPT_GAMES = 256
+KNOWS, SEARCHES = "knows", "searches"  # kinds of the expert
 
 INSTRUCTIONS = """\
 You are in a room and have a household task, which the first message tells: bring one or two things \
@@ -48,19 +49,24 @@ class ResetBody(IdBody):
     world_type: Literal["Text", "Embody", "Hybrid"] = "Text"
 
 
-def make_served_environment(*, games: str = "") -> ServedEnvironment:
+def make_served_environment(*, games: str = "", expert: str = KNOWS) -> ServedEnvironment:
     """Returns ALFWorld as a served environment.
 
     Args:
       games: Folder of ALFWorld's downloaded games; if empty, generated houses are served.
+      expert: `knows` for an expert that knows where everything is, `searches` for one that knows
+        only what the texts have told.
 
     Raises:
-      SetupError: The package alfworld is not installed, or the folder has no games.
+      SetupError: The package alfworld is not installed, the folder has no games, or the expert is
+        unknown.
     """
+    if expert not in (KNOWS, SEARCHES):
+        raise SetupError(f"expert={expert!r:.80}; expected {KNOWS} or {SEARCHES}")
     tasks, load, source = _downloaded(games) if games else _generated()
 
     def make(is_compat: bool) -> AlfWorldEnvironment:
-        return AlfWorldEnvironment(load, len(tasks), is_compat)
+        return AlfWorldEnvironment(load, len(tasks), is_compat, expert == SEARCHES)
 
     return ServedEnvironment(
         spec=EnvironmentSpec(

@@ -48,7 +48,7 @@ class StepResult:
     """Result of a reset or an action.
 
     Attributes:
-      observation: Text for the agent.
+      observation: Text for the agent; the answers of a server may have further parts (`text`).
       reward: Reward of this step. Numbers of numpy are numbers, here and in `score`.
       score: Current score of the episode, in the environment's own unit.
       done: True if the environment ended the episode.
@@ -58,6 +58,11 @@ class StepResult:
     reward: float
     score: float
     done: bool
+
+    @property
+    def text(self) -> str:
+        """Returns all that the agent reads."""
+        return self.observation
 
 
 class Environment(abc.ABC):

@@ -118,7 +118,7 @@ class SessionHost:
         """
         spec = self._served.spec
         return {
-            "text": result.observation,
+            "text": result.text,
             "reward": result.reward / spec.max_score,
             "done": result.done,
             "score": result.score,
