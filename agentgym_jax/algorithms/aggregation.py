@@ -41,4 +41,5 @@ def token_weights(
         return mask_BT / jnp.maximum(jnp.sum(mask_BT), 1.0)
     if mode == "sequence_mean":
         return mask_BT / jnp.maximum(tokens_B1, 1.0) / episodes
+    assert length is not None  # checked above
     return mask_BT / (episodes * length)

@@ -9,6 +9,8 @@ Options: `discount` is gamma between two tokens of a turn, `turn_discount` betwe
 advantages of all action tokens mean 0 and deviation 1; `eps` is added to the deviation.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -38,7 +40,7 @@ def token_gae(
     return _finished(advantage_BT, episodes, normalize, eps)
 
 
-def token_gae_returns(episodes: Episodes, **options: float) -> jax.Array:
+def token_gae_returns(episodes: Episodes, **options: Any) -> jax.Array:
     """Returns the critic's targets: the advantage of `token_gae` before normalisation + value."""
     advantage_BT = token_gae(episodes, **(options | {"normalize": False}))
     return jnp.where(episodes.trained_BT, advantage_BT + episodes.value_BT, 0.0)

@@ -8,7 +8,7 @@ Every job can read the prepared folder: `config.sft.files=("data/agent_trajector
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tensorflow_datasets as tfds
@@ -19,7 +19,7 @@ from agentgym_jax.episodes.trajectory import SPEAKERS
 from agentgym_jax.text.chat import Message
 
 
-class _FromRows(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+class _FromRows(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
     """Builder that stores the rows of a local file or folder as ArrayRecord.
 
     The builders are not registered, because by name they would be called without their source.
@@ -29,7 +29,7 @@ class _FromRows(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     _FIELDS: tuple[str, ...]  # fields with turns
     _OTHER_FIELDS: Mapping[str, Any] = {}
 
-    def __init__(self, *, source: str, bad: str = "fatal", **options: Any):
+    def __init__(self, *, source: str, bad: Literal["fatal", "skip"] = "fatal", **options: Any):
         """Creates a builder of the rows in `source`; `options` are those of `DatasetBuilder`."""
         self._source, self._bad = source, bad
         super().__init__(file_format="array_record", **options)
@@ -44,7 +44,7 @@ class _FromRows(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         return {"train": self._generate_examples()}
 
 
-class AgentTrajectories(_FromRows, skip_registration=True):
+class AgentTrajectories(_FromRows, skip_registration=True):  # type: ignore[call-arg]
     """Builder for conversations with `item_id` and `reward` (NaN if unknown)."""
 
     _FIELDS = ("conversations",)
@@ -58,7 +58,7 @@ class AgentTrajectories(_FromRows, skip_registration=True):
             yield i, {"item_id": conversation.item_id, "conversations": turns, "reward": reward}
 
 
-class AgentPreferences(_FromRows, skip_registration=True):
+class AgentPreferences(_FromRows, skip_registration=True):  # type: ignore[call-arg]
     """Builder for preference pairs with `item_id`, `prompt`, `chosen` and `rejected`."""
 
     _FIELDS = ("prompt", "chosen", "rejected")

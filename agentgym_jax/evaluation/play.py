@@ -89,7 +89,7 @@ def evaluate(
         episode = episodes.get(key_of(request))
         return episode is None or episode.outcome is Outcome.ABORTED
 
-    def collect(missing: Sequence[EpisodeRequest]) -> None:
+    def collect(collector: EpisodeCollector, missing: Sequence[EpisodeRequest]) -> None:
         num_ended = len(requests) - sum(map(is_missing, requests))
 
         def end(place: int, trajectory: Trajectory) -> None:
@@ -106,7 +106,7 @@ def evaluate(
 
     while collector is not None and any(map(is_missing, requests)):
         try:
-            collect([request for request in requests if is_missing(request)])
+            collect(collector, [request for request in requests if is_missing(request)])
             break  # all episodes have ended, possibly because of a stop
         except ServerUnavailable as error:
             failed = [task for task in tasks if task in error.tasks]
@@ -116,7 +116,7 @@ def evaluate(
                 "the server serves other tasks: the %d that it failed run one by one", len(failed)
             )
             for task in failed:
-                collect([r for r in requests if r.task == task and is_missing(r)])
+                collect(collector, [r for r in requests if r.task == task and is_missing(r)])
     result = Evaluation([], [], [])
     for request in requests:
         trajectory = dataclasses.replace(episodes[key_of(request)], step=step)

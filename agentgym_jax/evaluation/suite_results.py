@@ -35,11 +35,11 @@ def suite_scores(episodes: Sequence[EpisodeScore], items: Items) -> dict[str, An
         parts.setdefault((episode.environment, name), []).append(episode)
     if not parts:
         return None
-    rows = []
+    rows: list[dict[str, Any]] = []
     for environment, part in SUITE.items():
         for subtask in part.subtasks:
             subset = parts.get((environment, subtask.name), ())
-            row = {
+            row: dict[str, Any] = {
                 "environment": environment,
                 "subtask": subtask.name,
                 "test_items": subtask.test_items,

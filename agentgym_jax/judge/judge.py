@@ -99,9 +99,8 @@ class Judge:
             completion_tokens=sum(a.completion_tokens for a in answers.values()),
         )
         of_prompt, of_completion = self.token_prices
-        counts["cost"] = (
-            of_prompt * counts["prompt_tokens"] + of_completion * counts["completion_tokens"]
-        )
+        cost = of_prompt * counts["prompt_tokens"] + of_completion * counts["completion_tokens"]
+        counts["cost"] = cost  # type: ignore[assignment]  # a Counter also holds floats
         return scored, counts
 
     def _finish(

@@ -133,8 +133,8 @@ def is_registered() -> bool:
         flags = (*FLAGS, f"-I{jax.ffi.include_dir()}")
         library = ctypes.CDLL(str(compiled(FOLDER, find_compiler(), flags, _cache_folder())))
     except (OSError, subprocess.SubprocessError) as error:
-        is_failed = isinstance(error, subprocess.CalledProcessError)
-        reason = (is_failed and error.stderr or str(error)).strip().splitlines()[0]
+        complaint = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
+        reason = (complaint or str(error)).strip().splitlines()[0]
         logging.warning("decoding on CPU without native functions, slower: %s", reason)
         return False
     for target, function in TARGETS.items():

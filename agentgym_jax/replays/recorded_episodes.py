@@ -132,12 +132,15 @@ def limits_of(
 ) -> EpisodeLimits:
     """Returns the limits of an episode; `max_turns` replaces the turn limit of the record."""
     rollout = settings.rollout
-    is_kept = episode.kind == "step" and isinstance(rollout, RolloutSettings)
     return EpisodeLimits(
         max_turns=max_turns or _turn_limit(episode, settings, folder),
         max_tokens=settings.sampling.max_tokens,
         max_parse_errors=rollout.max_parse_errors,
-        keep_last_observation=is_kept and rollout.truncation == "bootstrap",
+        keep_last_observation=(
+            episode.kind == "step"
+            and isinstance(rollout, RolloutSettings)
+            and rollout.truncation == "bootstrap"
+        ),
     )
 
 

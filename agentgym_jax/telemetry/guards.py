@@ -92,7 +92,10 @@ class History:
         """Returns the history that `to_json` wrote; an empty history for None."""
         if record is None:
             return cls()
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in record.items()})
+        values: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in record.items()
+        }
+        return cls(**values)
 
 
 def spike_threshold(options: GuardSettings, history: History) -> float:

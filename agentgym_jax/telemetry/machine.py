@@ -21,11 +21,11 @@ class CompilationCounter:
         self.seconds = 0.0
         jax.monitoring.register_event_duration_secs_listener(self._listen)
 
-    def _listen(self, event: str, duration_s: float, **_: object) -> None:
+    def _listen(self, event: str, duration_secs: float, **_: str | int) -> None:
         if event == _COMPILATION:
             with self._lock:
                 self.count += 1
-                self.seconds += duration_s
+                self.seconds += duration_secs
 
 
 def measure(open_sessions: Callable[[], int] | None = None) -> dict[str, float]:

@@ -40,7 +40,7 @@ def to_atif(trajectory: Trajectory, *, model: str | None = None) -> dict[str, An
         steps.append(_agent_step(t, turn))
     end = t.turns[-1].action_stop if t.turns else 0
     facts = episode_facts(t) | {"tail_token_ids": t.tokens[end:].tolist()}
-    document = {
+    document: dict[str, Any] = {
         "schema_version": SCHEMA,
         "session_id": f"step_{t.step}",
         "trajectory_id": f"{t.item_id}/{t.sample}",

@@ -127,14 +127,9 @@ class Worker:
 
 def complete(future: "Future[Result]", work: Callable[[], Result]) -> None:
     """Completes a future with the result or the error of `work`."""
-    result = None
-
-    def run() -> None:
-        nonlocal result
-        result = work()
-
-    if complete_if_failed(future, run):
-        future.set_result(result)
+    results: list[Result] = []
+    if complete_if_failed(future, lambda: results.append(work())):
+        future.set_result(results[0])
 
 
 def complete_if_failed(future: "Future[Result]", work: Callable[[], None]) -> bool:

@@ -5,6 +5,7 @@ request with other weights, the sampler finishes the ones before it and changes 
 """
 
 import collections
+import concurrent.futures
 import contextlib
 import functools
 import hashlib
@@ -172,7 +173,10 @@ class SharedSampler:
                 stop_ids=[stop for stop in stops if isinstance(stop, int)],
             )
             results.append(request.result)
-        futures = [*results, *([] if score is None else [score])]
+        futures: list[concurrent.futures.Future[Any]] = [
+            *results,
+            *([] if score is None else [score]),
+        ]
         left = len(futures)
 
         def on_done(_: Any) -> None:  # in the thread of the engine, or in this one

@@ -18,7 +18,10 @@ REMEDY = f"this server speaks the wire of tinker {SDK}: pip install 'tinker=={SD
 MAX_SAMPLES = 1024  # answers of one asample call
 MAX_RANK = 1024
 _MAX_TEXT = 4096  # characters of a name or path
-_DTYPES = {messages.FLOAT32: np.dtype("<f4"), messages.INT64: np.dtype("<i8")}
+_DTYPES: Mapping[int, np.dtype] = {
+    messages.FLOAT32: np.dtype("<f4"),
+    messages.INT64: np.dtype("<i8"),
+}
 
 Text = Annotated[str, Field(max_length=_MAX_TEXT)]
 Count = Annotated[int, Field(ge=0, lt=2**31)]

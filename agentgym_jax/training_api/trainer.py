@@ -175,7 +175,7 @@ class Trainer:
         layout = self._layout
 
         def put_one(x):
-            sharding = layout and layout.sharding(("batch", "length"), x.shape)
+            sharding = None if layout is None else layout.sharding(("batch", "length"), x.shape)
             return put(np.asarray(x), sharding)
 
         return jax.tree.map(put_one, batch)

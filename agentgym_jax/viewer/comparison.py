@@ -79,7 +79,8 @@ def _changed_tasks(a: Evaluation, b: Evaluation, offset: int) -> dict[str, Any]:
     """
     sides = [_by_task(side) for side in (a, b)]
     common = sorted(sides[0].keys() & sides[1].keys())
-    gained, lost = [], []
+    gained: list[list[int]] = []
+    lost: list[list[int]] = []
     for item in common:
         rates = [sum(success for success, _ in side[item]) / len(side[item]) for side in sides]
         if rates[0] == rates[1]:

@@ -20,7 +20,7 @@ from agentgym_jax.telemetry.metrics_file import read_metrics
 from agentgym_jax.viewer.panels import Panel, panels_of
 from agentgym_jax.viewer.series import Run
 
-_STYLE: Mapping[str, Any] = {
+_STYLE: Mapping[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,

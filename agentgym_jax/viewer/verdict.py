@@ -117,11 +117,11 @@ def _verdict_without_evaluation(run: Run) -> Verdict:
 
 
 def _verdict(level: str, title: str, text: str, changes: Sequence[Mapping[str, Any]]) -> Verdict:
-    changes = [{**change, "level": level_of(change)} for change in changes]
-    for change in changes:
-        groups = [{**group, "level": level_of(group)} for group in change["groups"]]
-        change["groups"] = groups
-    return {"level": level, "title": title, "text": text, "changes": changes}
+    def with_level(change: Mapping[str, Any]) -> dict[str, Any]:
+        return {**change, "level": level_of(change)}
+
+    rows = [{**with_level(c), "groups": [*map(with_level, c["groups"])]} for c in changes]
+    return {"level": level, "title": title, "text": text, "changes": rows}
 
 
 def _disagreement(changes: Sequence[Mapping[str, Any]]) -> str:

@@ -73,7 +73,8 @@ def chosen_for_replay(
     first sample of a task is preferred. `files` has the rows (`records.row_of`) of every file.
     """
     of_task: dict[str, list[tuple[int, int]]] = {}
-    first, others = [], []
+    first: list[tuple[int, int]] = []
+    others: list[tuple[int, int]] = []
     for file, rows in enumerate(files):
         for number, row in enumerate(rows):
             if row["environment"] in environments and row["number"] is not None:

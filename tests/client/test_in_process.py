@@ -86,7 +86,9 @@ def test_an_environment_of_another_project_cannot_run_in_process():
             pass
 
 
-@pytest.mark.parametrize("environment", sorted({*REGISTERED} - {"webarena", "searchqa", "sciworld"}))
+@pytest.mark.parametrize(
+    "environment", sorted({*REGISTERED} - {"webarena", "searchqa", "sciworld"})
+)
 def test_demonstrations_and_gymnasium_show_the_texts_of_a_rollout(environment):
     try:
         served = load_environment(REGISTERED[environment].module, {})

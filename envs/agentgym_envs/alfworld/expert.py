@@ -50,9 +50,8 @@ def next_command(
 ) -> str:
     """Returns the next command in any state of an unfinished game.
 
-    Args:
-      seen: Receptacles whose content the agent has seen; it knows nothing about the others and
-        looks there in the order of `moves`. None for an agent that knows where everything is.
+    An agent with `seen`, the receptacles whose content a text has told, knows nothing about the
+    others and looks there in the order of `moves`. Without it the agent knows where everything is.
     """
     planner = _Planner(aim, facts, moves, seen)
     action, bound = planner.next_action()
