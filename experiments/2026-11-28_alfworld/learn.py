@@ -6,25 +6,19 @@ python -m agentgym_jax.train --config=experiments/2026-11-28_alfworld/learn.py -
 from agentgym_jax.configs import common
 from agentgym_jax.configs.rl import bandit
 
-KINDS = ("pick_and_place_simple", "look_at_obj_in_light")  # data_idx % 6 is 0 or 1
-TRAIN_TASKS, ALL_TASKS = 2420, 2620
+# Kinds of tasks in RL and evaluation, with data_idx % 6. Imitation has all six kinds.
+KINDS = {"pick_and_place_simple": 0, "look_at_obj_in_light": 1}
+TRAIN_TASKS, ALL_TASKS = 2420, 2620  # the others are held out, in other rooms
 TURNS = 12
-# A match becomes one token, so a command has the same tokens as in the list of possible commands.
+# A match becomes one token. A thing has the same token in the task, in observations and in commands.
 COMMANDS = "go to [a-z]+ [0-9]+|take |put |open |close |use |examine |look|inventory"
-THINGS = "(?: from | in/on )?[a-z]+ [0-9]+"
-WORDS = rf"{COMMANDS}|{THINGS}|,|[.]|\n|[a-z]+| "
+PLACES = "(?: from | in/on )[a-z]+ [0-9]+"
+WORDS = rf"{COMMANDS}|{PLACES}|,|[.]|\n|[a-z]+| [0-9]+| "
 
 
-def tasks(half):
-    """Returns the training tasks of one half, 0 or 1; no task is in both."""
-    groups = {kind: kind_residue + len(KINDS) * 3 * half for kind_residue, kind in enumerate(KINDS)}
-    return dict(kind="residues", start=0, stop=TRAIN_TASKS, modulus=12, groups=groups)
-
-
-def held_out():
-    """Returns the test tasks, which are in other rooms."""
-    groups = {kind: residue for residue, kind in enumerate(KINDS)}
-    return dict(kind="residues", start=TRAIN_TASKS, stop=ALL_TASKS, modulus=6, groups=groups)
+def residues(start, stop, modulus, groups):
+    """Returns the tasks in [start, stop) whose index modulo `modulus` is that of a group."""
+    return dict(kind="residues", start=start, stop=stop, modulus=modulus, groups=groups)
 
 
 def get_config(arg=None):
@@ -39,9 +33,14 @@ def get_config(arg=None):
     c.tokenizer = dict(
         source="train", vocab_size=1536, pretokenizer_pattern=WORDS, template="compact"
     )
-    searching = dict(expert="searches")  # option of the server
+    # imitation has the tasks whose index modulo 12 is below 6, RL has the others
+    others = {kind: 6 + residue for kind, residue in KINDS.items()}
     c.environments = dict(
-        alfworld=common.environment(train=tasks(1), eval=held_out(), options=searching)
+        alfworld=common.environment(
+            train=residues(0, TRAIN_TASKS, 12, others),
+            eval=residues(TRAIN_TASKS, ALL_TASKS, 6, KINDS),
+            options=dict(expert="searches"),
+        )
     )
     c.pool.workers = 16
     c.sampler = dict(
@@ -66,7 +65,7 @@ def get_config(arg=None):
         c.sft = dict(steps=0)
         bandit.start_from(c, opt.start)
         return c
-    c.sft = bandit.warm_start("alfworld", {}, 600, row_length=2048, max_turns=20, train_on="text")
+    c.sft = bandit.warm_start("alfworld", {}, 900, row_length=2048, max_turns=20, train_on="text")
     with c.unlocked():
         c.sft.rows = c.sft.micro_rows = 4
         c.sft.demonstrations = dict(
@@ -74,7 +73,7 @@ def get_config(arg=None):
                 environment="alfworld",
                 agent="mixed",
                 epsilon=0.1,
-                tasks=tasks(0),
+                tasks=residues(0, TRAIN_TASKS, 12, {f"kind {i}": i for i in range(6)}),
                 max_turns=20,
                 seed=0,
             )

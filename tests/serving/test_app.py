@@ -209,8 +209,8 @@ def test_models_and_health_are_listed(served):
     (model,) = served.client().models.list().data
     assert model.id == MODEL
     assert model.max_model_len == CONTEXT
-    health = served.web.get("/health").json()
-    assert health == {"status": "ok", "running": 0, "waiting": 0}
+    idle = {"status": "ok", "running": 0, "waiting": 0}
+    until(lambda: served.web.get("/health").json() == idle, "the end of earlier requests")
 
 
 def metrics(server):
@@ -224,20 +224,34 @@ def metrics(server):
     }
 
 
+def metrics_after(server, before, counts):
+    """Returns the metrics when the numbers of requests by route and status have grown by `counts`.
+
+    A client can have the last event of a stream before the server counts the request.
+    """
+    found = {}
+
+    def all_counted():
+        found.update(metrics(server))
+        names = {("agentgym_requests_total", *labels): n for labels, n in counts.items()}
+        return all(found.get(name, 0) - before.get(name, 0) == n for name, n in names.items())
+
+    until(all_counted, f"a growth by {counts}")
+    return found
+
+
 def test_metrics_count_requests_and_tokens(served):
     before = metrics(served)
     answers = [ask(served), ask(served, n=2)]
     list(ask(served, stream=True))
     ask_wrong = served.web.post("/v1/chat/completions", content=b"{")
     assert ask_wrong.status_code == 400
-    after = metrics(served)
+    route = "/v1/chat/completions"
+    after = metrics_after(served, before, {(route, "200"): 3, (route, "400"): 1})
 
     def gain(*name):
         return after[name] - before.get(name, 0)
 
-    route = "/v1/chat/completions"
-    assert gain("agentgym_requests_total", route, "200") == 3
-    assert gain("agentgym_requests_total", route, "400") == 1
     assert gain("agentgym_request_seconds_count", route) == 4
     sampled = sum(answer.usage.completion_tokens for answer in answers)
     first = answers[0].usage.completion_tokens
@@ -254,10 +268,8 @@ def test_metrics_count_the_routes_of_all_apis(served):
     ]
     *_, last = responses.create(model=MODEL, max_output_tokens=3, input="a", stream=True)
     answers.append(last.response)
-    after = metrics(served)
-    for route, count in (("/v1/messages", 1), ("/v1/responses", 2)):
-        name = ("agentgym_requests_total", route, "200")
-        assert after[name] - before.get(name, 0) == count
+    counts = {("/v1/messages", "200"): 1, ("/v1/responses", "200"): 2}
+    after = metrics_after(served, before, counts)
     name = ("agentgym_sampled_tokens_total",)
     # An answer may end before its limit: its draws depend on the number of earlier requests.
     assert after[name] - before[name] == sum(a.usage.output_tokens for a in answers) > 0
