@@ -17,6 +17,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
 import fsspec.config
 from etils import epath
@@ -29,7 +30,7 @@ _TRAJECTORIES = "trajectories"
 _DIRECT = (_TRAJECTORIES, "checkpoints")  # folders without staging
 _LOCAL = "logs"  # folder that stays on its machine
 
-Folder = pathlib.Path | epath.Path
+Folder: TypeAlias = pathlib.Path | epath.Path
 
 
 def is_url(path: str | os.PathLike) -> bool:

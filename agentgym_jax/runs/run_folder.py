@@ -322,8 +322,8 @@ class RunFolder:
         self._is_provisional = False
         for folder in (*self._folders, self.loggers, self.data):
             shutil.rmtree(folder, ignore_errors=True)
-        facts = (self.config_path, self.provenance_path, self._lock_path)
-        facts += (self.metrics_path, self.evaluation_path)
+        facts = [self.config_path, self.provenance_path, self._lock_path]
+        facts += [self.metrics_path, self.evaluation_path]
         for path in facts:
             path.unlink(missing_ok=True)
         self._mirror.remove(p.name for p in (*self._folders, self.loggers, self.data, *facts))
@@ -368,8 +368,8 @@ class RunFolder:
         fixed = []
         for key, values in differences.items():
             if not any(fnmatch.fnmatchcase(key, pattern) for pattern in adjustable):
-                old, new = (v if len(v) <= 60 else f"{v[:57]}..." for v in values)
-                fixed.append(f"  {key}: {old} in the folder, {new} now")
+                here, now = (v if len(v) <= 60 else f"{v[:57]}..." for v in values)
+                fixed.append(f"  {key}: {here} in the folder, {now} now")
         if fixed:
             lines = fixed[:_SHOWN_DIFFERENCES]
             if len(fixed) > _SHOWN_DIFFERENCES:
@@ -379,8 +379,8 @@ class RunFolder:
                 + "\n".join(lines)
                 + "\nGive a new --workdir to start a new run, or the same config to resume this one."
             )
-        for key, (old, new) in differences.items():
-            logging.info("%s: %s changes from %s to %s", self.permanent, key, old, new)
+        for key, (before, after) in differences.items():
+            logging.info("%s: %s changes from %s to %s", self.permanent, key, before, after)
         return True
 
     def config(self) -> dict[str, Any]:
