@@ -241,6 +241,6 @@ def remove(path: Folder) -> None:
     if not path.is_dir():
         path.unlink(missing_ok=True)
     elif is_object_store(path):
-        path.rmtree(missing_ok=True)
+        epath.Path(path).rmtree(missing_ok=True)
     else:
         shutil.rmtree(path)
