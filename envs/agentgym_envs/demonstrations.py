@@ -178,6 +178,7 @@ def write(records: Iterator[Mapping[str, Any]], total: int, out: pathlib.Path) -
     """Writes records as JSON lines. The file appears only when it is complete."""
     partial = out.with_name(out.name + ".partial")
     solved = 0
+    out.parent.mkdir(parents=True, exist_ok=True)
     try:
         with partial.open("w", encoding="utf-8") as file:
             for done, episode in enumerate(records, 1):

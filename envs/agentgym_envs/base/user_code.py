@@ -45,7 +45,7 @@ def play(method: Callable[[_Argument], StepResult], argument: _Argument) -> Step
     Raises:
       BadResult: The result is none.
     """
-    result = method(argument)
+    result = _call(method, argument)
     if not isinstance(result, StepResult):
         raise BadResult(method, "the result", f"is {_shown(result)}, expected a StepResult")
     if not isinstance(result.observation, str):
@@ -65,12 +65,12 @@ def play(method: Callable[[_Argument], StepResult], argument: _Argument) -> Step
 
 def text_of(method: Callable[[], Any]) -> str:
     """Calls a method such as `expert_action` that returns a text."""
-    return _text(method, "the result", method())
+    return _text(method, "the result", _call(method))
 
 
 def texts_of(method: Callable[[], Any]) -> list[str]:
     """Calls a method such as `valid_actions` that returns a list of texts."""
-    found = method()
+    found = _call(method)
     if not isinstance(found, list | tuple):
         raise BadResult(method, "the result", f"is {_shown(found)}, expected a list of texts")
     return [_text(method, f"entry {i} of the result", entry) for i, entry in enumerate(found)]
@@ -127,10 +127,18 @@ def loading(what: str, besides: tuple[type[Exception], ...] = ()) -> Iterator[No
     """
     try:
         yield
-    except Exception as error:  # code of a user can raise any error
+    except (Exception, SystemExit) as error:  # code of a user can raise any error
         if isinstance(error, (SetupError, SimulatorLost, EnvironmentFault, *besides)):
             raise
         raise SetupError(f"{what}: {describe(error)}") from error
+
+
+def _call(method: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls a method of a user; `sys.exit` in it is an error and does not end this process."""
+    try:
+        return method(*arguments)
+    except SystemExit as error:
+        raise RuntimeError(f"SystemExit: {error}").with_traceback(error.__traceback__) from error
 
 
 def _definition(method: Callable[..., Any]) -> str:
