@@ -59,7 +59,9 @@ def record(
         result = subprocess.run(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
     if result.returncode:
         reason = last_words(log.read_text(errors="replace")).removeprefix("agentgym_envs: ")
-        raise ServerFailed(f"recording demonstrations failed: {reason} (log: {log})")
+        raise ServerFailed(
+            f"recording demonstrations failed with status {result.returncode}: {reason} (log: {log})"
+        )
     log.unlink()
     os.replace(partial, path)
 

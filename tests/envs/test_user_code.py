@@ -8,6 +8,7 @@ import re
 import pytest
 
 from agentgym_envs.__main__ import main
+from agentgym_envs.base import user_code
 from agentgym_envs.base.environment import EnvironmentFault, SetupError
 from agentgym_envs.base.host import SessionHost
 from agentgym_envs.base.protocol import ErrorKind
@@ -79,7 +80,11 @@ def fault_of(host, operation, argument=None):
     ("lines", "operation", "expected"),
     [
         (dict(step="1 / 0"), "step", "{}.py:12 in step: ZeroDivisionError: division by zero"),
-        (dict(step="raise SystemExit('bye')"), "step", "{}.py:12 in step: RuntimeError: SystemExit"),
+        (
+            dict(step="raise SystemExit('bye')"),
+            "step",
+            "{}.py:12 in step: RuntimeError: SystemExit",
+        ),
         (dict(step="json.loads('[')"), "step", "{}.py:12 in step: JSONDecodeError: "),
         (dict(reset="return None"), "reset", "{}.py:7 in reset: the result is NoneType, expected"),
         (
@@ -178,6 +183,14 @@ def test_demonstrations_name_the_line_or_the_missing_method(make, capfd, tmp_pat
         assert main([*command, "--log-level=error"]) == 1
         assert expected in capfd.readouterr().err
     assert not list(tmp_path.glob("demos*"))
+
+
+@pytest.mark.parametrize("command", [["check"], ["demonstrations", "--tasks=1", "--out=never"]])
+def test_a_step_that_hangs_ends_the_command_with_its_line(make, capfd, monkeypatch, command):
+    module = make(EXPERT, step="import time; time.sleep(1000)")
+    monkeypatch.setattr(user_code, "HANG_SECONDS", 0.3)  # reached
+    assert main([*command, module]) == 1
+    assert f"{module}.py:12 in step: Hanging: no answer within" in capfd.readouterr().err
 
 
 def test_demonstrations_of_the_expert_need_no_valid_actions(make, tmp_path):

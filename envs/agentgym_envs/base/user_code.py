@@ -6,7 +6,9 @@ An error of an environment is reported in one line, such as `guess.py:30 in step
 import contextlib
 import dataclasses
 import pathlib
+import signal
 import sysconfig
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -16,6 +18,7 @@ from agentgym_envs.base.protocol import LARGEST_NUMBER, clean_text, plain_number
 
 _Argument = TypeVar("_Argument")
 
+HANG_SECONDS = 300.0  # time after which a call outside a server counts as hanging
 _SHOWN = 300  # maximum characters of an error's own text
 _PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 _FRAMEWORK = (_PACKAGE / "base", _PACKAGE / "conformance")
@@ -34,6 +37,10 @@ class BadResult(Exception):
     def __init__(self, method: Callable[..., Any], field: str, problem: str):
         self.origin = f"{_definition(method)}: {field}"
         super().__init__(f"{_definition(method)}: {field} {problem}")
+
+
+class Hanging(SetupError):
+    """A call of an environment did not end."""
 
 
 def play(method: Callable[[_Argument], StepResult], argument: _Argument) -> StepResult:
@@ -139,6 +146,29 @@ def _call(method: Callable[..., Any], *arguments: Any) -> Any:
         return method(*arguments)
     except SystemExit as error:
         raise RuntimeError(f"SystemExit: {error}").with_traceback(error.__traceback__) from error
+
+
+@contextlib.contextmanager
+def ending() -> Iterator[None]:
+    """Raises Hanging in a call of the environment that takes longer than HANG_SECONDS.
+
+    Servers need no such limit, because they kill their workers. Other threads than the main one and
+    native code cannot be interrupted.
+    """
+
+    def stop(number: int, frame: object) -> None:
+        raise Hanging(f"no answer within {HANG_SECONDS:g} s")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.signal(signal.SIGALRM, stop)
+    timer = signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, handler)
 
 
 def _definition(method: Callable[..., Any]) -> str:
