@@ -187,6 +187,8 @@ def _new(args: argparse.Namespace) -> int:
         f"check it: python -m agentgym_envs check {args.name}\n"
         f"train on it: python -m agentgym_jax.train --config={args.name}_config.py "
         f"--workdir=runs/{args.name}\n"
+        "score its scripted agent: python -m agentgym_jax.evaluate --config=configs/eval/held_out.py:"
+        f"of={args.name}_config.py --workdir=runs/{args.name}_expert --model=expert\n"
     )
     return 0
 
