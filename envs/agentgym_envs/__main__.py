@@ -158,7 +158,7 @@ def _check(args: argparse.Namespace) -> int:
         report.write(text)
         report.flush()
 
-    with contextlib.redirect_stdout(sys.stderr):  # what the environment prints
+    with contextlib.redirect_stdout(sys.stderr):  # output of the environment
         return suite.run(
             module,
             compat=args.compat,

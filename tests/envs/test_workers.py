@@ -95,10 +95,11 @@ def test_a_process_that_dies_between_two_requests_ends_no_session(server):
     assert step(server, session_id, "knock").json()["observation"] == "2: you did knock"
 
 
-def test_an_episode_that_cannot_be_replayed_is_reported_and_ends(server):
+def test_an_episode_that_cannot_be_replayed_is_reported_and_ends(server, caplog):
     by_chance, bad = started(server), started(server)
     step(server, by_chance, "dice")
     step(server, bad, "die")
+    assert "ended during step with status -9" in caplog.text
     answer = step(server, by_chance, "knock")
     assert error_of(answer) is ErrorKind.SIMULATOR
     assert "led elsewhere" in answer.json()["error"]

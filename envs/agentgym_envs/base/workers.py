@@ -168,8 +168,11 @@ class Worker:
         try:
             self._channel.send(pickle.dumps((operation, session_id, argument)))
             return await self._channel.receive(timeout_s)
-        except BaseException:  # also cancellation: a late answer would confuse the next request
+        except BaseException as error:  # also cancellation: a late answer would confuse the next
             await self.kill()
+            if isinstance(error, WorkerDied) and self._process is not None:
+                pid, status = self._process.pid, self._process.returncode
+                _LOGGER.error("worker %d ended during %s with status %s", pid, operation, status)
             raise
 
     async def kill(self) -> None:
