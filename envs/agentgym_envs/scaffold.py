@@ -126,7 +126,8 @@ def write(name: str, folder: pathlib.Path) -> list[pathlib.Path]:
     for path in paths:
         if path.exists():
             raise FileExistsError(f"{path} exists already; choose another name or --folder")
-    if importlib.util.find_spec(name) is not None:  # such as `random`, which would break Python
+    found = importlib.util.find_spec(name)
+    if found is not None and found.origin is not None:  # a folder alone has no origin
         raise ValueError(f"Python has a module {name!r} already; choose another name")
     title = "".join(word.capitalize() for word in name.split("_")) or name
     folder.mkdir(parents=True, exist_ok=True)

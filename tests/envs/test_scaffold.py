@@ -20,7 +20,10 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_environment_is_solved_and_its_config_is_valid(folder, capsys):
+def test_the_environment_is_solved_and_its_config_is_valid(folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    (folder.parent / "sign_game").mkdir()
+    monkeypatch.syspath_prepend(folder.parent)  # where `sign_game` is a folder
     assert main(["new", "sign_game", "--folder", str(folder)]) == 0
     names = ["sign_game.py", "sign_game_config.py", "test_sign_game.py"]
     assert sorted(path.name for path in folder.iterdir()) == names

@@ -5,6 +5,7 @@ All other sessions continue.
 
 import concurrent.futures
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -85,6 +86,12 @@ def test_the_loss_of_a_process_ends_only_the_running_session(server, trouble, ki
     assert error_of(step(server, ended, "knock")) is ErrorKind.FINISHED
     assert server.get("/observation", params={"id": fresh}).json() == "unseen"
     assert not psutil.pid_exists(pid)
+
+
+def test_the_log_shows_where_a_step_hangs(capfd):
+    with serving("door", step_seconds=0.5) as client:  # reached
+        assert error_of(step(client, started(client), "sleep 60")) is ErrorKind.TIMEOUT
+    assert re.search(r'door.py", line \d+ in step', capfd.readouterr().err)
 
 
 def test_a_process_that_dies_between_two_requests_ends_no_session(server):
