@@ -17,7 +17,9 @@ from agentgym_jax.text.template import COMPACT, ChatTemplate
 from agentgym_jax.text.tokenizer import Tokenizer
 
 END_OF_TEXT = "<|endoftext|>"  # also the padding token in exported models
-_MOST_CHARACTERS = 30_000_000  # more take minutes, in which Ctrl-C has no effect
+# More characters take minutes, in which Ctrl-C has no effect.
+_MOST_CHARACTERS = 30_000_000  # of all texts
+_LONGEST = 20_000  # of one text
 _SPECIAL = re.compile(r"<\|\w+\|>")
 
 
@@ -34,8 +36,8 @@ def train_tokenizer(
     The same texts in the same order give identical files.
 
     Args:
-      texts: Typical observations and actions, in their natural frequencies. The first 30 million
-        characters are used.
+      texts: Typical observations and actions, in their natural frequencies. The first 20,000
+        characters of a text and 30 million of all texts are used.
       vocab_size: Maximum number of tokens, including special tokens and the 256 bytes.
       pretokenizer_pattern: Regular expression (Oniguruma); no token crosses the ends of a match.
       out: Output directory; existing tokenizer files in it are replaced.
@@ -81,11 +83,12 @@ def train_tokenizer(
 
 
 def _beginning(texts: Iterable[str]) -> Iterator[str]:
-    """Yields texts until they have _MOST_CHARACTERS."""
+    """Yields the beginnings of texts until they have _MOST_CHARACTERS."""
     left = _MOST_CHARACTERS
     for text in texts:
-        yield text[:left]
-        left -= len(text)
+        beginning = text[: min(left, _LONGEST)]
+        yield beginning
+        left -= len(beginning)
         if left <= 0:
             logging.warning("the tokenizer is trained on the first %d characters", _MOST_CHARACTERS)
             return
