@@ -170,9 +170,11 @@ class Worker:
             self._channel.send(pickle.dumps((operation, session_id, argument)))
             return await self._channel.receive(timeout_s)
         except BaseException as error:  # also cancellation: a late answer would confuse the next
-            if isinstance(error, WorkerHung):
-                await self._show_stack()
-            await self.kill()
+            try:
+                if isinstance(error, WorkerHung):
+                    await self._show_stack()
+            finally:
+                await self.kill()
             if isinstance(error, WorkerDied) and self._process is not None:
                 pid, status = self._process.pid, self._process.returncode
                 _LOGGER.error("worker %d ended during %s with status %s", pid, operation, status)
