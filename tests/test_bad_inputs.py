@@ -114,7 +114,11 @@ WRONG = [
     ("rl", dict(loggers="wandb+foo"), "'foo' is none of tensorboard"),
     ("rl", dict(model__dtype="float16"), "config.model.dtype='float16': expected one of"),
     ("rl", dict(model__remat="all"), "config.model.remat='all'"),
-    ("rl", dict(model__source="no-such", model__architecture={}), "config.model.source=no-such"),
+    (
+        "rl",
+        dict(model__source="no-such", model__architecture={}),
+        "the model no-such is no existing path",
+    ),
     ("rl", dict(model__source="", model__architecture={}), "config.model.source is empty"),
     ("rl", dict(model__architecture__num_heads=3), "config.model.architecture: DecoderConfig"),
     ("rl", dict(model__architecture__hidden_size=0), "config.model.architecture.hidden_size=0"),
@@ -436,6 +440,7 @@ COMMANDS = [
         "unknown environment 'chess'",
     ),
     ("evaluate --config=configs/eval/textcraft.py --workdir={} --model=nowhere", "nowhere"),
+    ("evaluate --config=configs/quickstart.py --workdir={} --model=random", "held_out.py:of=FILE"),
     (
         "evaluate --config=configs/eval/textcraft.py:limit=few --workdir={} --model=random",
         "limit=few",

@@ -19,6 +19,7 @@ from absl import flags
 from ml_collections import config_flags
 
 import agentgym_jax
+from agentgym_envs import scaffold
 from agentgym_envs.__main__ import _parser as environment_commands
 from agentgym_jax.client.errors import EnvCause
 from agentgym_jax.sweeps.configs import load_sweep
@@ -101,6 +102,7 @@ def test_each_file_that_a_page_names_exists(page):
 def test_each_command_names_a_module_and_options_that_exist(page, tmp_path, monkeypatch):
     for name, source in FILE_AND_SOURCE.findall("\n".join(map(read, GUIDES))):
         (tmp_path / name).write_text(source, encoding="utf-8")
+    scaffold.write("my_game", tmp_path)  # as the tutorial does
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     for folder in ("configs", "experiments"):

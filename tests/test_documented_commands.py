@@ -34,8 +34,9 @@ RUN = [
     f"{JAX}evaluate --config=configs/eval/quickstart.py --workdir=runs/eval --model=runs/quickstart",
     f"{JAX}evaluate --config=configs/eval/quickstart.py --workdir=runs/eval_exported --model=exported",
     f"{JAX}train --config=configs/quickstart.py:smoke --workdir=runs/smoke_slow --config.optimizer.learning_rate=1e-4",
-    f"{ENVS}check guess",
-    f"{JAX}train --config=learn_guess.py:smoke --workdir=runs/guess_smoke",
+    f"{ENVS}new my_game",
+    f"{ENVS}check my_game",
+    f"{JAX}train --config=my_game_config.py:smoke --workdir=runs/my_game_smoke",
     f"{JAX}train --config=configs/rl/bandit.py:algorithm=dr_grpo,smoke --workdir=runs/bandit_smoke",
     f"{JAX}train --config=doors.py:smoke --workdir=runs/doors_smoke --config.total_steps=2",
     f"{JAX}train --config=learn_sums.py:smoke --workdir=runs/sums_smoke",
@@ -74,13 +75,13 @@ HUB = "downloads a model; the smoke variant of its config needs no network"
 RECALL = "takes minutes; tests/programs/test_histories.py has its program"
 OTHER_ENVIRONMENT = "needs the package verifiers in an environment of its own"
 NOT_RUN = {
-    "python3 -m venv .venv && .venv/bin/pip install -e . && .venv/bin/python -m agentgym_jax.train --config=configs/quickstart.py --workdir=runs/quickstart": HOURS,
     "bash .ci/run": "runs these tests",
     "pip install openai": INSTALLS,
     f"{JAX}train --config=configs/quickstart.py --workdir=runs/quickstart": HOURS,
     "PYTHONPATH=.:envs python experiments/2026-11-27_compaction/write_demonstrations.py --out=runs/recall.jsonl": RECALL,
     f"{JAX}train --config=experiments/2026-11-22_every_algorithm/warm_start.py:of=experiments.2026-11-27_compaction.recall --workdir=runs/recall_start": RECALL,
     f"{JAX}train --config=experiments/2026-11-27_compaction/recall.py:start=runs/recall_start --workdir=runs/recall": RECALL,
+    f"{JAX}train --config=my_game_config.py --workdir=runs/my_game": HOURS,
     f"{JAX}train --config=configs/rl/two_rooms.py:algorithm=dapo --workdir=runs/two_rooms": HOURS,
     f"{JAX}train --config=configs/rl/babyai_qwen.py:model=DIR --workdir=runs/babyai_qwen": HOURS,
     f"{JAX}train --config=configs/rl/bandit.py:algorithm=dr_grpo --workdir=runs/bandit": HOURS,
@@ -92,9 +93,9 @@ NOT_RUN = {
     "python -m agentgym_facts status": "prints the state of the corpus that `build` makes",
     'pip install -e ".[plan]"': INSTALLS,
     'pip install -e ".[search]"': INSTALLS,
-    'python3 -m venv .venv && .venv/bin/pip install -e ".[dev]"': INSTALLS,
+    'python3 -m venv .venv && source .venv/bin/activate && pip install -e ".[dev]"': INSTALLS,
     "python3 -m venv .venv && source .venv/bin/activate && pip install -e .": INSTALLS,
-    ".venv/bin/pre-commit install": "changes the hooks of the checkout",
+    "pre-commit install": "changes the hooks of the checkout",
     "apt-get install bubblewrap git python3": INSTALLS,
     "uv venv swe --python 3.11": INSTALLS,
     "uv pip install -p swe/bin/python mini-swe-agent==2.4.6 requests": INSTALLS,
@@ -149,13 +150,8 @@ def test_comments_and_continued_lines_are_no_part_of_a_command():
 def folder(tmp_path_factory):
     """Returns a folder with the example files of the pages."""
     folder = tmp_path_factory.mktemp("reader")
-    tutorial = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
-    (folder / "learn_guess.py").write_text(python_blocks(tutorial)[-1], encoding="utf-8")
     own = (ROOT / "docs/runs.md").read_text(encoding="utf-8")
     (folder / "doors.py").write_text(python_blocks(own)[0], encoding="utf-8")
-    environments = (ROOT / "docs/environments.md").read_text(encoding="utf-8")
-    section = environments.split("## Adding an environment\n")[1]
-    (folder / "guess.py").write_text(python_blocks(section)[0], encoding="utf-8")
     agents = python_blocks((ROOT / "docs/agents.md").read_text(encoding="utf-8"))
     for name, block in zip(("my_agent.py", "learn_sums.py"), agents, strict=False):
         (folder / name).write_text(block, encoding="utf-8")

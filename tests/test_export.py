@@ -244,5 +244,5 @@ def test_the_command_writes_bfloat16_by_default(tmp_path):
 def test_the_command_reports_an_error_in_one_line(tmp_path):
     done = run_command("--model=qwen9-1b", f"--out={tmp_path / 'out'}")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("export: --model=qwen9-1b is no existing path")
+    assert done.stderr.splitlines()[-1].startswith("export: the model qwen9-1b is no existing path")
     assert "Traceback" not in done.stderr

@@ -134,7 +134,7 @@ def fuzz_folders(path, data):
         file.write_text(json.dumps(tree))
         load_model(str(path / kind), dtype="float32")
     except ConfigError as error:
-        check_line(error, name, "template", "--model=", str(path))
+        check_line(error, name, "template", "the model", str(path))
     finally:
         file.write_text(valid)
     assert sorted(path.rglob("*")) == before

@@ -68,7 +68,9 @@ class Breaker:
         if last is None or self.count < self._failures or span_s < self._patience_s:
             return None
         causes = ", ".join(f"{cause} {n}" for cause, n in self._causes.most_common())
-        message = f"{finding} {span_s:.0f} s ({causes}); last: {last.message}. {last.remedy}"
+        message = (
+            f"{finding} {span_s:.0f} s ({causes}); last: {last.message.rstrip('.')}. {last.remedy}"
+        )
         return ServerUnavailable(EnvCause.SERVER_GONE, message, tasks=tasks)
 
 

@@ -268,7 +268,7 @@ def resolve_source(settings: ModelSettings) -> ModelSource | None:
     try:
         source = sources.resolve(settings.source)
     except (ValueError, OSError) as error:
-        raise ConfigError(f"config.model.source={settings.source}: {error}") from error
+        raise ConfigError(str(error)) from error  # it names the model
     _check_hybrid(settings, source)
     return source
 
@@ -361,7 +361,7 @@ def assemble_model(
         sources.check_vocabulary(tokenizer, config)
         renderer = ChatRenderer(tokenizer)
     except ValueError as error:
-        raise ConfigError(f"config.model.source={settings.source}: {error}") from error
+        raise ConfigError(f"the model {settings.source}: {error}") from error
     layout, decode_layout = layouts
     policy = Policy(config, dtype=settings.dtype, remat=settings.remat, layout=layout)
     return Model(

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -43,6 +44,7 @@ def record(
 
     Raises:
       ServerFailed: The recording process failed.
+      KeyboardInterrupt: Ctrl-C ended it.
     """
     environments = {task.environment for task in tasks}
     if len(environments) != 1:
@@ -59,9 +61,13 @@ def record(
     log = path.with_suffix(".log")
     with log.open("wb") as output:
         result = subprocess.run(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+    if result.returncode == 128 + signal.SIGINT:  # a terminal sends Ctrl-C to both processes
+        raise KeyboardInterrupt
     if result.returncode:
         reason = last_words(log.read_text(errors="replace")).removeprefix("agentgym_envs: ")
-        raise ServerFailed(f"recording demonstrations failed: {reason} (log: {log})")
+        raise ServerFailed(
+            f"recording demonstrations failed with status {result.returncode}: {reason} (log: {log})"
+        )
     log.unlink()
     os.replace(partial, path)
 

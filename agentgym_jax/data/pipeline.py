@@ -24,11 +24,11 @@ class Dropped:
 
     def __str__(self) -> str:
         counts = {
-            "were cut to a row": self.truncated,
-            "left out as longer than a row": self.too_long,
-            "left out without a token to imitate": self.without_loss,
+            "cut to a row": self.truncated,
+            "left out, longer than a row": self.too_long,
+            "left out, without an action to imitate": self.without_loss,
         }
-        return ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+        return "; ".join(f"{count} {words}" for words, count in counts.items() if count)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +109,7 @@ def batches(
     if any(dataclasses.astuple(dropped)):
         is_wanted = too_long == "truncate" and not dropped.without_loss
         level = logging.INFO if is_wanted else logging.WARNING
-        logging.log(level, "of %d conversations %s", len(encoded), dropped)
+        logging.log(level, "%d conversations: %s", len(encoded), dropped)
     lengths = [len(sequence.tokens) for sequence in sequences]
     plan = _plan(lengths, row_length=row_length, rows=rows, seed=seed, epochs=epochs, steps=steps)
     kept_importance = [importance[i] for i in kept]

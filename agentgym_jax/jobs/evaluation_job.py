@@ -40,6 +40,11 @@ def run_evaluation(
       AgentError: The chat endpoint cannot be used.
       StopRequested: SIGTERM or Ctrl-C ended the evaluation, which can be resumed.
     """
+    if "job" in config:
+        raise ConfigError(
+            "this config is for training (config.job). To evaluate on its held-out tasks: "
+            "--config=configs/eval/held_out.py:of=FILE"
+        )
     chosen = {**config, "model": {**config["model"], "source": model, "architecture": {}}}
     chosen = evaluation.select_environments(chosen, environments)
     run_folder = evaluation.run_folder(chosen)

@@ -85,7 +85,7 @@ def find(model: str, adapted_by: Sequence[pathlib.Path] = ()) -> ModelSource:
     path = pathlib.Path(model).expanduser()
     if path.is_file():
         raise ValueError(
-            f"--model={model} is a file; expected a directory with config.json and safetensors. A "
+            f"the model {model} is a file; expected a directory with config.json and safetensors. A "
             ".gguf file becomes one with transformers: AutoModelForCausalLM.from_pretrained("
             "directory, gguf_file=name).save_pretrained(new_directory), and AutoTokenizer alike"
         )
@@ -111,7 +111,7 @@ def find(model: str, adapted_by: Sequence[pathlib.Path] = ()) -> ModelSource:
         if not _HUB_ID.fullmatch(model):
             named = model if model.isprintable() else limits.shorten(model)
             raise ValueError(
-                f"--model={named} is no existing path, no preset ({', '.join(PRESETS)}) and no hub "
+                f"the model {named} is no existing path, no preset ({', '.join(PRESETS)}) and no hub "
                 "id of the form organisation/name"
             )
         path = download(model)
@@ -137,7 +137,7 @@ def download(hub_id: str) -> pathlib.Path:
     except (huggingface_hub.errors.HfHubHTTPError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise FileNotFoundError(
-            f"--model={hub_id} is no local path, and its download from the hub failed "
+            f"the model {hub_id} is no local path, and its download from the hub failed "
             f"({type(error).__name__}: {reason}). Without a network, copy the model's directory "
             "here and pass its path."
         ) from error

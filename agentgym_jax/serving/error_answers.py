@@ -11,6 +11,10 @@ from agentgym_jax.serving.requests import NotServingError, OverloadedError, Requ
 TOO_LARGE, SLOW = "too_large", "timeout"
 TOO_LONG = "context_length_exceeded"
 _STATUS = {TOO_LARGE: 413, SLOW: 408}  # by code; other errors of a request are answered with 400
+_NO_ROUTE = (
+    "there is no such route (docs/serving.md lists them); the base URL of an OpenAI client ends in "
+    "/v1, that of an Anthropic client does not"
+)
 _MESSAGES_ROUTES = ("/v1/messages", "/v1/messages/count_tokens")
 # Types of Anthropic's errors by status; others are invalid_request_error and api_error.
 _MESSAGES_TYPES = {
@@ -80,7 +84,7 @@ HANDLERS: dict[Any, Any] = {
     UnknownEpisodeError: _answer(404, "not_found_error", "unknown_episode"),
     OverloadedError: _answer(429, "rate_limit_error", "overloaded", retry=1),
     NotServingError: _answer(503, "server_error", "not_serving", retry=5),
-    404: _answer(404, "not_found_error", "unknown_url", "there is no such route"),
+    404: _answer(404, "not_found_error", "unknown_url", _NO_ROUTE),
     405: _answer(405, "invalid_request_error", "method", "wrong method for this route"),
     ClientDisconnect: _answer_nobody,
     500: _answer(500, "server_error", "internal", "the server failed; see its log"),

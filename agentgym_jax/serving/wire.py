@@ -406,7 +406,10 @@ def parse(kind: type[pydantic.BaseModel], body: bytes) -> Any:
         return kind.model_validate_json(body)
     except pydantic.ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-        place, message = ".".join(str(part) for part in first["loc"]), first["msg"]
+        place, message = (
+            ".".join(str(part) for part in first["loc"]),
+            first["msg"].removeprefix("Value error, "),
+        )
         if place.startswith("prompt."):  # of a union, all members have failed
             place, message = "prompt", "expected a text, token ids, or a list of either"
         message = f"{place}: {message}" if place else message

@@ -6,7 +6,7 @@ one token. Variable parts (colours, objects, digits) match a regular expression 
 
 import pathlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import tokenizers
 from absl import logging
@@ -17,6 +17,9 @@ from agentgym_jax.text.template import COMPACT, ChatTemplate
 from agentgym_jax.text.tokenizer import Tokenizer
 
 END_OF_TEXT = "<|endoftext|>"  # also the padding token in exported models
+# More characters take minutes, in which Ctrl-C has no effect.
+_MOST_CHARACTERS = 30_000_000  # of all texts
+_LONGEST = 20_000  # of one text
 _SPECIAL = re.compile(r"<\|\w+\|>")
 
 
@@ -33,7 +36,8 @@ def train_tokenizer(
     The same texts in the same order give identical files.
 
     Args:
-      texts: Typical observations and actions, in their natural frequencies.
+      texts: Typical observations and actions, in their natural frequencies. The first 20,000
+        characters of a text and 30 million of all texts are used.
       vocab_size: Maximum number of tokens, including special tokens and the 256 bytes.
       pretokenizer_pattern: Regular expression (Oniguruma); no token crosses the ends of a match.
       out: Output directory; existing tokenizer files in it are replaced.
@@ -64,7 +68,7 @@ def train_tokenizer(
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    backend.train_from_iterator(texts, trainer)
+    backend.train_from_iterator(_beginning(texts), trainer)
     config = {
         "eos_token": ends[0],
         "pad_token": END_OF_TEXT,
@@ -76,3 +80,15 @@ def train_tokenizer(
     tokenizer.save(out)
     logging.info("trained a tokenizer of %d tokens: %s", tokenizer.vocab_size, out)
     return tokenizer
+
+
+def _beginning(texts: Iterable[str]) -> Iterator[str]:
+    """Yields the beginnings of texts until they have _MOST_CHARACTERS."""
+    left = _MOST_CHARACTERS
+    for text in texts:
+        beginning = text[: min(left, _LONGEST)]
+        yield beginning
+        left -= len(beginning)
+        if left <= 0:
+            logging.warning("the tokenizer is trained on the first %d characters", _MOST_CHARACTERS)
+            return

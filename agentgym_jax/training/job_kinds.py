@@ -48,7 +48,10 @@ def run_job(config: Mapping[str, Any], workdir: str, *, plots: bool = True) -> N
       DeviceError: The memory of a device is exhausted.
     """
     if "job" not in config or config["job"] not in JOBS:
-        raise ConfigError(f"config.job must be one of {', '.join(JOBS)}")
+        raise ConfigError(
+            f"config.job must be one of {', '.join(JOBS)}; a config without it, such as those of "
+            "configs/eval, is for agentgym_jax.evaluate"
+        )
     job = JOBS[config["job"]]
     with (
         StopFlag().installed() as stop,

@@ -44,10 +44,10 @@ def packed(document: Any) -> bytes:
 def checked_folder(path: str | pathlib.Path) -> RunFolder:
     """Returns the run folder at a path; raises FileNotFoundError if it has no file of a run."""
     folder = RunFolder(path)
-    known = folder.config_path.exists() or folder.metrics_path.exists()
+    known = folder.provenance_path.exists() or folder.metrics_path.exists()  # models have configs
     if not known and not records.trajectory_files(folder.trajectories):
         raise FileNotFoundError(
-            f"{folder.path} is not a run folder: it has no config.json, metrics.jsonl or "
+            f"{folder.path} is not a run folder: it has no provenance.json, metrics.jsonl or "
             "trajectories/*.jsonl. Give the --workdir of a training or evaluation run"
         )
     return folder

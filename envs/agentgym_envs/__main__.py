@@ -11,7 +11,13 @@ Every command also accepts the module of your own environment instead of a name:
 agentgym_envs my_envs.guess
 """
 
+import signal
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during an import: no traceback
+
 import argparse
+import contextlib
 import logging
 import pathlib
 import sys
@@ -146,14 +152,21 @@ def _add_environment(parser: argparse.ArgumentParser) -> None:
 
 def _check(args: argparse.Namespace) -> int:
     module = find(args.environment).module
-    return suite.run(
-        module,
-        compat=args.compat,
-        tasks=args.tasks,
-        actions=args.actions,
-        write=_write_now,
-        options=options.parse(args.option),
-    )
+    report = sys.stdout
+
+    def write(text: str) -> None:
+        report.write(text)
+        report.flush()
+
+    with contextlib.redirect_stdout(sys.stderr):  # output of the environment
+        return suite.run(
+            module,
+            compat=args.compat,
+            tasks=args.tasks,
+            actions=args.actions,
+            write=write,
+            options=options.parse(args.option),
+        )
 
 
 def _prepare(args: argparse.Namespace) -> int:
@@ -168,10 +181,14 @@ def _new(args: argparse.Namespace) -> int:
     """Writes the files of a new environment and shows what to do with them."""
     for path in scaffold.write(args.name, args.folder):
         _write_now(f"wrote {path}\n")
+    if args.folder.resolve() != pathlib.Path.cwd():
+        _write_now(f"start these commands in {args.folder}:\n")
     _write_now(
         f"check it: python -m agentgym_envs check {args.name}\n"
         f"train on it: python -m agentgym_jax.train --config={args.name}_config.py "
         f"--workdir=runs/{args.name}\n"
+        "score its scripted agent: python -m agentgym_jax.evaluate --config=configs/eval/held_out.py:"
+        f"of={args.name}_config.py --workdir=runs/{args.name}_expert --model=expert\n"
     )
     return 0
 
@@ -243,7 +260,7 @@ def _read_token(path: pathlib.Path) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; returns the exit status."""
-    arguments = sys.argv[1:] if argv is None else argv
+    arguments = (sys.argv[1:] if argv is None else argv) or ["--help"]
     try:
         args = _parser(arguments).parse_args(arguments)
         logging.basicConfig(
@@ -262,7 +279,11 @@ def main(argv: list[str] | None = None) -> int:
     except (serve.ServeError, SetupError, ValueError, OSError) as error:
         sys.stderr.write(f"agentgym_envs: {error}\n")
         return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted\n")
+        return 128 + signal.SIGINT
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(main())

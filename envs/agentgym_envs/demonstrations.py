@@ -22,7 +22,7 @@ from typing import Any
 from agentgym_envs.base.environment import Environment, EnvironmentFault
 from agentgym_envs.base.protocol import is_solved
 from agentgym_envs.base.served import ServedEnvironment
-from agentgym_envs.base.user_code import describe, loading, play, text_of, texts_of
+from agentgym_envs.base.user_code import describe, ending, loading, play, text_of, texts_of
 
 _LOGGER = logging.getLogger(__name__)
 _PROGRESS_EVERY = 100  # episodes
@@ -110,7 +110,8 @@ def record_episode(
     """
     item_id = f"{name}_{data_idx}"
     rng = random.Random(f"{seed}/{item_id}")
-    result = play(environment.reset, data_idx)
+    with ending():
+        result = play(environment.reset, data_idx)
     conversations: list[dict[str, Any]] = []
     seen: dict[str, None] = {}  # dictionary used as an ordered set
     reward = 0.0
@@ -121,7 +122,8 @@ def record_episode(
         choice = choose(environment, agent, rng, epsilon, list(seen))
         turn = {"from": "gpt", "value": to_text(choice.action), "loss": choice.is_taught}
         conversations.append({**turn, "chosen_by": choice.chosen_by})
-        result = play(environment.step, choice.action)
+        with ending():
+            result = play(environment.step, choice.action)
         reward += result.reward
         if result.done:
             break
@@ -178,6 +180,7 @@ def write(records: Iterator[Mapping[str, Any]], total: int, out: pathlib.Path) -
     """Writes records as JSON lines. The file appears only when it is complete."""
     partial = out.with_name(out.name + ".partial")
     solved = 0
+    out.parent.mkdir(parents=True, exist_ok=True)
     try:
         with partial.open("w", encoding="utf-8") as file:
             for done, episode in enumerate(records, 1):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import pathlib
 from collections.abc import Mapping
 
 from agentgym_envs.base.environment import SetupError
@@ -55,6 +56,11 @@ def find(name: str) -> RegistryEntry:
     """
     if name in ENVIRONMENTS:
         return ENVIRONMENTS[name]
+    if name.endswith(".py"):
+        raise SetupError(
+            f"{name!r} is a file; write the name of its module, {pathlib.PurePath(name).stem}, and "
+            "start the command in its folder"
+        )
     if not _is_module(name):
         raise SetupError(
             f"{name!r} is neither an environment ({', '.join(ENVIRONMENTS)}) nor a module that Python "

@@ -3,10 +3,13 @@
 The files work as they are: the environment passes `check`, and the config trains a small policy.
 """
 
+import importlib.util
 import keyword
 import pathlib
 
 from agentgym_envs.registry import ENVIRONMENTS
+
+COMMANDS = ("check", "demonstrations", "new", "prepare")  # of `python -m agentgym_envs`
 
 _MODULE = '''\
 """{name}: follow three signs. Replace the game by your own."""
@@ -116,11 +119,16 @@ def write(name: str, folder: pathlib.Path) -> list[pathlib.Path]:
         raise ValueError(f"{name!r} is no name of a module; use small letters, digits and _")
     if name in ENVIRONMENTS:
         raise ValueError(f"{name!r} is an environment of this project; choose another name")
+    if name in COMMANDS:
+        raise ValueError(f"{name!r} is a command of agentgym_envs; choose another name")
     texts = {f"{name}.py": _MODULE, f"{name}_config.py": _CONFIG, f"test_{name}.py": _TEST}
     paths = [folder / file for file in texts]
     for path in paths:
         if path.exists():
             raise FileExistsError(f"{path} exists already; choose another name or --folder")
+    found = importlib.util.find_spec(name)
+    if found is not None and found.origin is not None:  # a folder alone has no origin
+        raise ValueError(f"Python has a module {name!r} already; choose another name")
     title = "".join(word.capitalize() for word in name.split("_")) or name
     folder.mkdir(parents=True, exist_ok=True)
     for path, text in zip(paths, texts.values(), strict=True):

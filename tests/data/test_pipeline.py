@@ -150,7 +150,7 @@ def test_a_conversation_longer_than_a_row_is_an_error_by_default():
         batches(encoded, row_length=8, rows=1, seed=0, steps=1)
     skipped = batches(encoded, row_length=8, rows=1, seed=0, epochs=1, too_long="skip")
     assert skipped.dropped == Dropped(too_long=2, truncated=0, without_loss=0)
-    assert str(skipped.dropped) == "2 left out as longer than a row"
+    assert str(skipped.dropped) == "2 left out, longer than a row"
     assert len(skipped.sequences) == 1
     cut = batches(encoded, row_length=8, rows=2, seed=0, epochs=1, too_long="truncate")
     # The only trained token of the third conversation is beyond the end of the row.

@@ -176,7 +176,7 @@ KNOWN = f"is neither an environment ({', '.join(ENVIRONMENTS)}) nor a module"
         ("textcarft", f"'textcarft' {KNOWN}"),
         ("inner.textcraft", f"'inner.textcraft' {KNOWN}"),
         ("outer.game", f"'outer.game' {KNOWN}"),
-        ("inner/game.py", f"'inner/game.py' {KNOWN}"),
+        ("inner/game.py", "'inner/game.py' is a file; write the name of its module, game, and"),
         ("", f"'' {KNOWN}"),
         ("silent", "the module silent has no function make_served_environment()"),
         ("needy", "the module needy cannot be imported: No module named 'hinges'"),
@@ -208,6 +208,20 @@ def test_a_module_is_served_under_the_name_of_its_spec(modules):
         process.communicate()
 
 
+def test_ctrl_c_ends_a_check_without_a_traceback(modules, tmp_path):
+    (tmp_path / "hanging.py").write_text(
+        "import time\n\ndef make_served_environment():\n"
+        "    print('made', flush=True)\n    time.sleep(1000)\n"
+    )
+    command = [sys.executable, "-m", "agentgym_envs", "check", "hanging"]
+    streams = dict(stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, env=modules, **streams)
+    assert process.stderr.readline() == "made\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, errors) == (130, "\ninterrupted\n")
+
+
 def test_demonstrations_of_a_module_are_recorded(modules, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(tmp_path)
     out = tmp_path / "demos.jsonl"
@@ -216,9 +230,10 @@ def test_demonstrations_of_a_module_are_recorded(modules, monkeypatch, tmp_path)
     assert [record["item_id"] for record in records] == ["cave_3", "cave_40"]
 
 
-def test_help_names_all_environments_and_commands(capsys):
+@pytest.mark.parametrize("arguments", [["--help"], []])
+def test_help_names_all_environments_and_commands(capsys, arguments):
     with pytest.raises(SystemExit):
-        main(["--help"])
+        main(arguments)
     text = capsys.readouterr().out
     assert all(f"serve {name}" in text for name in ENVIRONMENTS)
     assert "demonstrations" in text and "check" in text and "my_envs.guess" in text

@@ -20,11 +20,14 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_environment_is_solved_and_its_config_is_valid(folder, capsys):
+def test_the_environment_is_solved_and_its_config_is_valid(folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    (folder.parent / "sign_game").mkdir()
+    monkeypatch.syspath_prepend(folder.parent)  # where `sign_game` is a folder
     assert main(["new", "sign_game", "--folder", str(folder)]) == 0
     names = ["sign_game.py", "sign_game_config.py", "test_sign_game.py"]
     assert sorted(path.name for path in folder.iterdir()) == names
-    assert "check sign_game" in capsys.readouterr().out
+    assert f"in {folder}:\ncheck it: python -m agentgym_envs check sign_" in capsys.readouterr().out
     options = dict(agent="expert", epsilon=0.0, seed=0, max_turns=6, to_text=plain_text)
     episodes = list(record(load_environment("sign_game"), range(3), **options))
     assert [episode["success"] for episode in episodes] == [1, 1, 1]
@@ -47,6 +50,9 @@ def test_the_written_test_passes(folder):
         ("My-Game", "is no name of a module"),
         ("class", "is no name of a module"),
         ("taken", "exists already"),
+        ("random", "Python has a module 'random' already"),
+        ("numpy", "Python has a module 'numpy' already"),
+        ("check", "is a command of agentgym_envs"),
     ],
 )
 def test_a_name_that_cannot_be_used_writes_nothing(folder, capsys, name, expected):

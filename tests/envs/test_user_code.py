@@ -8,6 +8,7 @@ import re
 import pytest
 
 from agentgym_envs.__main__ import main
+from agentgym_envs.base import user_code
 from agentgym_envs.base.environment import EnvironmentFault, SetupError
 from agentgym_envs.base.host import SessionHost
 from agentgym_envs.base.protocol import ErrorKind
@@ -79,6 +80,11 @@ def fault_of(host, operation, argument=None):
     ("lines", "operation", "expected"),
     [
         (dict(step="1 / 0"), "step", "{}.py:12 in step: ZeroDivisionError: division by zero"),
+        (
+            dict(step="raise SystemExit('bye')"),
+            "step",
+            "{}.py:12 in step: RuntimeError: SystemExit",
+        ),
         (dict(step="json.loads('[')"), "step", "{}.py:12 in step: JSONDecodeError: "),
         (dict(reset="return None"), "reset", "{}.py:7 in reset: the result is NoneType, expected"),
         (
@@ -151,6 +157,15 @@ def test_check_reports_an_error_once_with_its_line(make, capfd):
     assert "FAILED for a reason given above" in report and "Traceback" not in report
 
 
+def test_check_reports_an_environment_that_exits_and_keeps_its_prints_out_of_the_report(
+    make, capfd
+):
+    assert main(["check", make(step="print('walking'); raise SystemExit('bye')")]) == 1
+    shown = capfd.readouterr()
+    assert "RuntimeError: SystemExit: bye" in shown.out and "25 FAILED" in shown.out
+    assert "walking" in shown.err and "walking" not in shown.out
+
+
 def test_check_without_tasks_gives_one_line(make, capfd):
     assert main(["check", make(tasks=0)]) == 1
     out, err = capfd.readouterr()
@@ -170,15 +185,26 @@ def test_demonstrations_name_the_line_or_the_missing_method(make, capfd, tmp_pat
     assert not list(tmp_path.glob("demos*"))
 
 
+@pytest.mark.parametrize("command", [["check"], ["demonstrations", "--tasks=1", "--out=never"]])
+def test_a_step_that_hangs_ends_the_command_with_its_line(make, capfd, monkeypatch, command):
+    module = make(EXPERT, step="import time; time.sleep(1000)")
+    monkeypatch.setattr(user_code, "HANG_SECONDS", 0.3)  # reached
+    assert main([*command, module]) == 1
+    assert f"{module}.py:12 in step: Hanging: no answer within" in capfd.readouterr().err
+
+
 def test_demonstrations_of_the_expert_need_no_valid_actions(make, tmp_path):
-    out = tmp_path / "demos.jsonl"
+    out = tmp_path / "new folder" / "demos.jsonl"
     assert main(["demonstrations", make(EXPERT), "--tasks", "1", "--out", str(out)]) == 0
     assert json.loads(out.read_text())["success"] == 1
 
 
-def test_an_error_while_an_environment_is_made_is_one_line(make):
-    module = make(make="int('many')")
-    with pytest.raises(SetupError, match=rf"{module}.py:17 in make_served_environment: ValueError"):
+@pytest.mark.parametrize(
+    ("line", "error"), [("int('many')", "ValueError"), ("raise SystemExit", "SystemExit")]
+)
+def test_an_error_while_an_environment_is_made_is_one_line(make, line, error):
+    module = make(make=line)
+    with pytest.raises(SetupError, match=rf"{module}.py:17 in make_served_environment: {error}"):
         load_environment(module)
 
 

@@ -5,6 +5,7 @@ All other sessions continue.
 
 import concurrent.futures
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -87,6 +88,12 @@ def test_the_loss_of_a_process_ends_only_the_running_session(server, trouble, ki
     assert not psutil.pid_exists(pid)
 
 
+def test_the_log_shows_where_a_step_hangs(capfd):
+    with serving("door", step_seconds=0.5) as client:  # reached
+        assert error_of(step(client, started(client), "sleep 60")) is ErrorKind.TIMEOUT
+    assert re.search(r'door.py", line \d+ in step', capfd.readouterr().err)
+
+
 def test_a_process_that_dies_between_two_requests_ends_no_session(server):
     session_id = started(server)
     step(server, session_id, "knock")
@@ -95,10 +102,11 @@ def test_a_process_that_dies_between_two_requests_ends_no_session(server):
     assert step(server, session_id, "knock").json()["observation"] == "2: you did knock"
 
 
-def test_an_episode_that_cannot_be_replayed_is_reported_and_ends(server):
+def test_an_episode_that_cannot_be_replayed_is_reported_and_ends(server, caplog):
     by_chance, bad = started(server), started(server)
     step(server, by_chance, "dice")
     step(server, bad, "die")
+    assert "ended during step with status -9" in caplog.text
     answer = step(server, by_chance, "knock")
     assert error_of(answer) is ErrorKind.SIMULATOR
     assert "led elsewhere" in answer.json()["error"]

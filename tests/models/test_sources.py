@@ -63,7 +63,7 @@ def test_the_error_for_a_directory_without_a_config_explains_the_format(tmp_path
 def test_the_error_for_a_hub_id_without_network_asks_for_a_local_copy(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))  # the hub is offline in the tests
     with pytest.raises(
-        FileNotFoundError, match="--model=nobody/nothing is no local path.*pass its"
+        FileNotFoundError, match="the model nobody/nothing is no local path.*pass its"
     ):
         sources.resolve("nobody/nothing")
 

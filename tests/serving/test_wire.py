@@ -51,7 +51,7 @@ def refused(answer, status=400):
     error = answer.json()["error"]
     others = set() if "/v1/messages" in str(answer.url) else {"param", "code"}
     assert set(error) == {"message", "type"} | others
-    assert error["message"]
+    assert error["message"] and "Value error" not in error["message"]
     return error
 
 
@@ -267,6 +267,11 @@ def test_a_model_can_be_asked_for(served):
 def test_wrong_routes_are_refused(served, method, path, status):
     body = {"json": ASK} if method == "POST" else {}
     refused(served.web.request(method, path, **body), status)
+
+
+@pytest.mark.parametrize("path", ["/chat/completions", "/v1/v1/messages"])
+def test_a_wrong_base_url_is_explained(served, path):
+    assert "the base URL of" in served.web.post(path, json=ASK).json()["error"]["message"]
 
 
 json_values = st.recursive(

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import pathlib
+import signal
+import subprocess
 from types import SimpleNamespace
 
 import pytest
@@ -111,3 +113,17 @@ def test_demonstrations_of_a_custom_environment_are_recorded(tmp_path, monkeypat
     assert [c.item_id for c in found] == ["bandit_3", "bandit_4"]
     with pytest.raises(RuntimeError, match="bandit"):
         record(tasks, path, **options)
+
+
+def test_ctrl_c_during_a_recording_is_no_failure_of_it(tmp_path, monkeypatch):
+    ended = subprocess.CompletedProcess([], 128 + signal.SIGINT)
+    monkeypatch.setattr(subprocess, "run", lambda *arguments, **options: ended)
+    with pytest.raises(KeyboardInterrupt):
+        record(
+            [Task("bandit", 3, "red")],
+            tmp_path / "play.jsonl",
+            agent="random",
+            epsilon=0.0,
+            max_turns=2,
+            seed=0,
+        )

@@ -3,6 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
+from agentgym_jax.text import train_tokenizer as training
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.template import CHATML, COMPACT
 from agentgym_jax.text.tokenizer import load_tokenizer
@@ -20,9 +21,9 @@ TEXTS = [
 ISOLATE = r"red|green|blue|ball|door|\d|\n|, "
 
 
-def train(out, template=COMPACT, vocab_size=400):
+def train(out, template=COMPACT, vocab_size=400, texts=TEXTS):
     return train_tokenizer(
-        iter(TEXTS), vocab_size=vocab_size, pretokenizer_pattern=ISOLATE, out=out, template=template
+        iter(texts), vocab_size=vocab_size, pretokenizer_pattern=ISOLATE, out=out, template=template
     )
 
 
@@ -39,6 +40,13 @@ def test_common_phrases_are_single_tokens_and_variable_parts_are_separate(traine
         "There is a ", "red", " ", "ball", " ", "0", " steps to your right", ", ", "0", " ahead.",
         "\n", "Action:", "\n", "move forward",
     ]  # fmt: skip
+
+
+def test_texts_beyond_a_limit_are_not_read(tmp_path, monkeypatch):
+    small = train(tmp_path / "small", texts=TEXTS[:2])
+    monkeypatch.setattr(training, "_MOST_CHARACTERS", sum(map(len, TEXTS[:2])))
+    large = train(tmp_path / "large", texts=TEXTS)
+    assert large.encode(TEXTS[5]) == small.encode(TEXTS[5])
 
 
 @settings(deadline=None)

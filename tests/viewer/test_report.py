@@ -113,6 +113,7 @@ def test_a_run_with_only_metrics_or_only_episodes_has_a_page(make_run, make_reco
 
 
 def test_a_folder_that_is_not_a_run_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "qwen2"}')
     with pytest.raises(FileNotFoundError, match="is not a run folder"):
         write(tmp_path)
 

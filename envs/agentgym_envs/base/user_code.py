@@ -6,7 +6,9 @@ An error of an environment is reported in one line, such as `guess.py:30 in step
 import contextlib
 import dataclasses
 import pathlib
+import signal
 import sysconfig
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -16,6 +18,7 @@ from agentgym_envs.base.protocol import LARGEST_NUMBER, clean_text, plain_number
 
 _Argument = TypeVar("_Argument")
 
+HANG_SECONDS = 300.0  # time after which a call outside a server counts as hanging
 _SHOWN = 300  # maximum characters of an error's own text
 _PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 _FRAMEWORK = (_PACKAGE / "base", _PACKAGE / "conformance")
@@ -36,6 +39,10 @@ class BadResult(Exception):
         super().__init__(f"{_definition(method)}: {field} {problem}")
 
 
+class Hanging(SetupError):
+    """A call of an environment did not end."""
+
+
 def play(method: Callable[[_Argument], StepResult], argument: _Argument) -> StepResult:
     """Calls `reset` or `step` and returns a result with plain numbers and a clean text.
 
@@ -45,7 +52,7 @@ def play(method: Callable[[_Argument], StepResult], argument: _Argument) -> Step
     Raises:
       BadResult: The result is none.
     """
-    result = method(argument)
+    result = _call(method, argument)
     if not isinstance(result, StepResult):
         raise BadResult(method, "the result", f"is {_shown(result)}, expected a StepResult")
     if not isinstance(result.observation, str):
@@ -65,12 +72,12 @@ def play(method: Callable[[_Argument], StepResult], argument: _Argument) -> Step
 
 def text_of(method: Callable[[], Any]) -> str:
     """Calls a method such as `expert_action` that returns a text."""
-    return _text(method, "the result", method())
+    return _text(method, "the result", _call(method))
 
 
 def texts_of(method: Callable[[], Any]) -> list[str]:
     """Calls a method such as `valid_actions` that returns a list of texts."""
-    found = method()
+    found = _call(method)
     if not isinstance(found, list | tuple):
         raise BadResult(method, "the result", f"is {_shown(found)}, expected a list of texts")
     return [_text(method, f"entry {i} of the result", entry) for i, entry in enumerate(found)]
@@ -127,10 +134,41 @@ def loading(what: str, besides: tuple[type[Exception], ...] = ()) -> Iterator[No
     """
     try:
         yield
-    except Exception as error:  # code of a user can raise any error
+    except (Exception, SystemExit) as error:  # code of a user can raise any error
         if isinstance(error, (SetupError, SimulatorLost, EnvironmentFault, *besides)):
             raise
         raise SetupError(f"{what}: {describe(error)}") from error
+
+
+def _call(method: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls a method of a user; `sys.exit` in it is an error and does not end this process."""
+    try:
+        return method(*arguments)
+    except SystemExit as error:
+        raise RuntimeError(f"SystemExit: {error}").with_traceback(error.__traceback__) from error
+
+
+@contextlib.contextmanager
+def ending() -> Iterator[None]:
+    """Raises Hanging in a call of the environment that takes longer than HANG_SECONDS.
+
+    Servers need no such limit, because they kill their workers. Other threads than the main one and
+    native code cannot be interrupted.
+    """
+
+    def stop(number: int, frame: object) -> None:
+        raise Hanging(f"no answer within {HANG_SECONDS:g} s")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.signal(signal.SIGALRM, stop)
+    timer = signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, handler)
 
 
 def _definition(method: Callable[..., Any]) -> str:

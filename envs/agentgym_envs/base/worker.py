@@ -5,6 +5,7 @@ JSON]`. It exits when the server closes the socket or is gone, or when its simul
 """
 
 import argparse
+import faulthandler
 import json
 import logging
 import multiprocessing.connection
@@ -44,6 +45,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     # Ctrl-C at a terminal is for the server, which then closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.register(signal.SIGUSR1)  # for a step that hangs
     threading.Thread(target=_end_with_server, args=(os.getppid(),), daemon=True).start()
     with multiprocessing.connection.Connection(args.fd) as connection:
         try:

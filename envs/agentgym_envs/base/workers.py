@@ -20,6 +20,7 @@ _LOGGER = logging.getLogger(__name__)
 
 # frame format of short messages in multiprocessing.connection.Connection, which the worker uses
 _LENGTH = struct.Struct("!i")
+_STACK_SECONDS = 0.5  # time for a worker to write its stack
 _STOP_SECONDS = 5.0  # time limit for a worker to close its environments
 
 
@@ -168,9 +169,23 @@ class Worker:
         try:
             self._channel.send(pickle.dumps((operation, session_id, argument)))
             return await self._channel.receive(timeout_s)
-        except BaseException:  # also cancellation: a late answer would confuse the next request
-            await self.kill()
+        except BaseException as error:  # also cancellation: a late answer would confuse the next
+            try:
+                if isinstance(error, WorkerHung):
+                    await self._show_stack()
+            finally:
+                await self.kill()
+            if isinstance(error, WorkerDied) and self._process is not None:
+                pid, status = self._process.pid, self._process.returncode
+                _LOGGER.error("worker %d ended during %s with status %s", pid, operation, status)
             raise
+
+    async def _show_stack(self) -> None:
+        """Makes a process that hangs write its stack to stderr."""
+        if self._process is not None and self._process.returncode is None:
+            _LOGGER.error("worker %d hangs; its stack follows", self._process.pid)
+            os.kill(self._process.pid, signal.SIGUSR1)
+            await asyncio.sleep(_STACK_SECONDS)
 
     async def kill(self) -> None:
         """Kills the process and its children; does nothing if there is no process."""

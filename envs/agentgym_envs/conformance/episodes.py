@@ -149,9 +149,13 @@ def the_scripted_agent_solves_tasks(subject: Subject) -> str:
     solved = [a for a in attempts if a.is_solved]
     if not solved:
         worst = attempts[0]
+        found = (
+            f"score {worst.score}, done={worst.is_done} after {len(worst.actions)} actions, expected "
+            f"a score of at least {subject.served.spec.success_score:g} and done=True"
+        )
         raise Violation(
             f"none of the tasks {list(subject.indices)} is solved; task {worst.data_idx}: "
-            f"{worst.problem or f'score {worst.score} after {len(worst.actions)} actions'}",
+            f"{worst.problem or found}",
             worst.cause,
         )
     turns = sum(len(a.actions) for a in solved) / len(solved)

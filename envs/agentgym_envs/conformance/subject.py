@@ -11,10 +11,10 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from agentgym_envs.base.environment import Environment, EnvironmentFault, StepResult
+from agentgym_envs.base.environment import Environment, EnvironmentFault, SetupError, StepResult
 from agentgym_envs.base.protocol import is_solved
 from agentgym_envs.base.served import ServedEnvironment, load_environment, prepare
-from agentgym_envs.base.user_code import BadResult, describe, origin, play
+from agentgym_envs.base.user_code import BadResult, Hanging, describe, ending, origin, play
 from agentgym_envs.conformance.server import Server
 from agentgym_envs.conformance.times import Times
 
@@ -166,7 +166,10 @@ class Play:
 
     def _call(self, what: str, function: Callable[[], _Answer]) -> _Answer:
         try:
-            return function()
+            with ending():
+                return function()
+        except Hanging as error:  # every other property would wait as long
+            raise SetupError(f"{self.moment}: {what}: {describe(error)}") from error
         except EnvironmentFault as fault:
             raise Violation(f"{self.moment}: {what} was refused: {fault.message}") from fault
         except NotImplementedError as error:

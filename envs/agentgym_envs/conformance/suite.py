@@ -122,6 +122,7 @@ def _report(
     except NotApplicable as reason:
         line = f" -   {reason}"
     except SetupError:
+        write("\n")
         raise
     except Exception as error:  # noqa: BLE001 - an environment can have attributes of any type
         is_failure, line = True, f" FAILED\n    the check ended with {describe(error)}"

@@ -19,7 +19,7 @@ class Times:
     @contextlib.contextmanager
     def measure(self, method: str, what: str) -> Iterator[None]:
         """Records the duration of a call; reports `what` on stderr if it takes long."""
-        text = f"\n    {what} has run for {_SILENT_SECONDS:.0f} s\n"
+        text = f"\n    {what} has run for {_SILENT_SECONDS:.0f} s; Ctrl-C ends the check\n"
         alarm = threading.Timer(_SILENT_SECONDS, sys.stderr.write, [text])
         alarm.daemon = True
         alarm.start()
