@@ -126,6 +126,7 @@ def test_a_closed_session_leaves_no_process(start):
     [
         ("die", PATIENCE_S, "ended; it wrote: out of luck"),
         ("hang", 2.0, "did not answer tools/call in 2 s"),  # reached
+        ("chatter", 2.0, "did not answer tools/call in 2 s"),  # reached
         ("flood", PATIENCE_S, "more than 4194304 bytes"),
         ("garbage", PATIENCE_S, "answered tools/call"),
     ],
@@ -141,6 +142,27 @@ def test_a_lost_server_is_an_error_after_which_the_task_can_start_again(
     assert not exists(pid)
     environment.reset(0)
     assert do(environment, "jump").observation == "did jump"
+
+
+def test_a_server_that_stops_reading_is_lost_at_the_limit_of_the_call(start):
+    environment = start()
+    pid = int(do(environment, "pid").observation)
+    environment._server._seconds = 2.0  # reached
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(ServerLost, match="did not read a message in 2 s"):
+        do(environment, "x" * (1 << 20))
+    assert not exists(pid)
+
+
+def test_a_server_behind_a_shell_leaves_no_process_when_it_hangs(start):
+    environment = start(command=shlex.join(["sh", "-c", f"{ODD}; true"]))
+    pid = int(do(environment, "pid").observation)
+    environment._server._seconds = 2.0  # reached
+    with pytest.raises(ServerLost, match="did not answer"):
+        do(environment, "hang")
+    until(
+        lambda: not exists(pid) or "Z" in pathlib.Path(f"/proc/{pid}/stat").read_text().split()[2]
+    )
 
 
 @pytest.mark.parametrize(
