@@ -175,6 +175,7 @@ def test_a_server_behind_a_shell_leaves_no_process_when_it_hangs(start):
         ("-5", "5", 0.0),
         (["no", "never"], "Never.", 1.0),
         (True, "true", 1.0),
+        ("NaN", "nan", 1.0),
         ("yes", "yes and no", 0.0),
         ("yes", "", 0.0),
     ],
@@ -214,6 +215,8 @@ BAD_LINES = [
     ({"instruction": "x", "answer": 1, "solution": [1]}, "tasks.jsonl:2: solution="),
     ({"instruction": "x", "checker": 1}, "tasks.jsonl:2: checker=1"),
     ({"instruction": "x", "checker": "json"}, "tasks.jsonl:2: checker='json'"),
+    ({"instruction": "x", "checker": "json:__name__"}, "is 'json', expected a function"),
+    ({"instruction": "x", "checker": {"tool": "do", "expected": [8]}}, "tasks.jsonl:2: checker="),
     ({"instruction": "x", "checker": "no_such:f"}, "tasks.jsonl:2: checker='no_such:f' cannot"),
     ({"instruction": "x", "checker": "json:no"}, "tasks.jsonl:2: checker='json:no' cannot"),
     (
