@@ -32,12 +32,14 @@ class Scripted:
         self.answers = list(answers)
         self.ends_after = ends_after
         self.chats = []  # bodies of the chat requests
+        self.timeouts = []  # of the client, as its requests say
         self.acts = []
 
     def answer(self, request):
         body = request.json()
         if request.path.endswith("/chat/completions"):
             self.chats.append(body)
+            self.timeouts.append(request.headers.get("x-stainless-read-timeout"))
             script = self.answers[len(self.chats) - 1]
             text, tokens = script if isinstance(script, tuple) else (script, 10)
             message = {"role": "assistant", "content": text}
@@ -58,6 +60,12 @@ class Scripted:
             task = AgentTask(f"{server.url}/v1", "none", "m", "e", 0, 0, max_turns, instructions)
             assert program(task, **options) is None
         return [[m["content"] for m in chat["messages"]] for chat in self.chats]
+
+
+def test_a_request_may_wait_for_an_update_of_any_length():
+    script = Scripted(["a"], ends_after=1)
+    script.play(react.play)
+    assert script.timeouts == [None]
 
 
 def test_a_summary_replaces_a_history_that_is_too_long():
