@@ -88,6 +88,19 @@ def test_a_history_without_an_allowed_or_useful_summary_is_dropped():
         assert script.acts == ["a", "b"]
 
 
+def test_thinking_is_no_summary_order_or_report():
+    script = Scripted([("a", 31), "<think>so</think> far", "b"], ends_after=2)
+    chats = script.play(compaction.play, compact_above=30)
+    assert chats[-1] == ["the task\n\nSummary: far\n\nseen 1"]
+    thinking = "<think>\nDelegate: x\nReport: y</think>"
+    script = Scripted(
+        [f"{thinking}a", "Delegate: z", f"{thinking}b", "Report: r", "c"], ends_after=3
+    )
+    chats = script.play(delegation.play)
+    assert script.acts == [f"{thinking}a", f"{thinking}b", "c"]
+    assert chats[2][-1] == "z\n\nseen 1"
+
+
 def test_compactions_are_limited_in_number_and_by_the_turns_left():
     long = [(letter, 31) for letter in "abcdef"]
     script = Scripted(long, ends_after=4)
