@@ -11,6 +11,7 @@ from typing import Annotated
 from agentgym_jax.checks.limits import Range
 from agentgym_jax.programs.react import Conversation, Policy
 from agentgym_jax.programs.task import AgentTask
+from agentgym_jax.text.thinking import split_thinking
 
 REQUEST = (
     "The history will be removed. Summarise what you have to know to go on: what you found out, "
@@ -28,8 +29,8 @@ def play(
 ) -> None:
     """Plays one episode; the environment sets the reward.
 
-    A summary that reaches its limit is used as far as it goes. After an empty one, the new
-    conversation starts without a summary.
+    A summary that reaches its limit is used as far as it goes, without thinking. After an empty one,
+    the new conversation starts without a summary.
 
     Args:
       task: Task of the episode.
@@ -54,7 +55,8 @@ def play(
             compactions += 1
             summary = ""
             if summary_tokens:
-                summary = conversation.ask(request, max_tokens=summary_tokens).strip()
+                answer = conversation.ask(request, max_tokens=summary_tokens)
+                summary = split_thinking(answer)[1].strip()
             conversation = Conversation(policy, task.instructions)
             summarised = f"Summary: {summary}" if summary else ""
             message = "\n\n".join(filter(None, (first, summarised, message)))

@@ -11,6 +11,7 @@ from typing import Annotated
 from agentgym_jax.checks.limits import Range
 from agentgym_jax.programs.react import Conversation, Policy
 from agentgym_jax.programs.task import AgentTask
+from agentgym_jax.text.thinking import split_thinking
 
 MAIN = (
     "You may give a part of the task to an assistant who acts for you. Then reply, instead of an "
@@ -51,7 +52,7 @@ def play(
     delegations = 0
     while policy.turns_left:
         answer = main.ask(message)
-        order = _DELEGATE.search(answer)
+        order = _find(_DELEGATE, answer)
         if order and delegations < max_delegations:
             delegations += 1
             assistant = Conversation(policy, _join(task.instructions, assistant_instructions))
@@ -81,9 +82,9 @@ def _assist(
     message = _join(order, observation)
     for _ in range(min(turns, policy.turns_left)):
         answer = assistant.ask(message)
-        if report := _REPORT.search(answer):
+        if report := _find(_REPORT, answer):
             return report[1], observation, False
-        if _DELEGATE.search(answer):
+        if _find(_DELEGATE, answer):
             message = _join(REFUSED, observation)
             continue
         result = task.act(answer)
@@ -91,6 +92,11 @@ def _assist(
         if result.done:
             return NO_REPORT, observation, True
     return NO_REPORT, observation, False
+
+
+def _find(pattern: re.Pattern[str], answer: str) -> re.Match[str] | None:
+    """Finds a pattern in an answer, but not in its thinking."""
+    return pattern.search(split_thinking(answer)[1])
 
 
 def _join(*parts: str) -> str:

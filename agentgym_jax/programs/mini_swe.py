@@ -30,6 +30,8 @@ from agentgym_jax.programs.task import AgentTask  # noqa: E402
 
 # First line of the output of a command with which the agent submits.
 _SUBMITTED = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+# A request may wait for an update of the weights; the trainer ends programs that hang.
+_PATIENCE_S = 86_400.0
 _STATUS = re.compile(r"exit status (\d+)\n?")
 
 
@@ -73,7 +75,7 @@ def play(task: AgentTask, *, tools: bool = False) -> None:
     config = yaml.safe_load(path.read_text())
     templates = {k: v for k, v in config["agent"].items() if k.endswith("_template")}
     observed = {k: v for k, v in config["model"].items() if k.endswith("_template")}
-    endpoint = {"api_base": task.base_url, "api_key": task.api_key}
+    endpoint = {"api_base": task.base_url, "api_key": task.api_key, "timeout": _PATIENCE_S}
     model = kind(model_name=f"openai/{task.model}", model_kwargs=endpoint, **observed)
     agent = DefaultAgent(
         model, SessionEnvironment(task), **templates, step_limit=task.max_turns, cost_limit=0

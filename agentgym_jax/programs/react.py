@@ -25,8 +25,13 @@ class Policy:
 
     def __init__(self, task: AgentTask):
         self.turns_left = task.max_turns
+        # No timeout: a request may wait for an update, and the trainer ends programs that hang.
         self._client = openai.OpenAI(
-            base_url=task.base_url, api_key=task.api_key, max_retries=0, http_client=_http
+            base_url=task.base_url,
+            api_key=task.api_key,
+            max_retries=0,
+            timeout=None,
+            http_client=_http,
         )
         self._model = task.model
 

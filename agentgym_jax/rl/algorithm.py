@@ -159,7 +159,7 @@ class AlgorithmSettings:
         """Returns True if the loss has the ratio to the policy that sampled, as ratio or factor."""
         if self.old_logprobs_from == "sampler":
             return self.row.ratio != "none"
-        return self.correction["kind"] not in ("none", *losses.MASKS)
+        return self.correction["kind"] not in ("none", "sequence_mask", *losses.MASKS)
 
     @property
     def regularisation(self) -> dict[str, Any]:

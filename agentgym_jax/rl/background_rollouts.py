@@ -73,7 +73,8 @@ class OverlappingRollouts:
         """
         parts, sampler = self._parts, self._parts.agent.sampler
         ahead = parts.settings.rollout.max_off_policy_steps - 1 if step else 0
-        self._draw(controllers, step, min(step + ahead, self._run.total_steps - 1))
+        last = min(step + ahead, self._run.total_steps - 1)
+        self._draw(controllers, step, last)
         sampler.reset_statistics()
         drawn, indices = None, range(0)
         if step >= self._first_step:
@@ -82,7 +83,7 @@ class OverlappingRollouts:
         def collect_own() -> tuple[list[Trajectory], CollectStatistics]:
             statistics = self._episodes.run(
                 sampler.version,
-                on_progress=self._run.progress(f"rollout, steps {step + 1} to {step + 1 + ahead}"),
+                on_progress=self._run.progress(f"rollout, steps {step + 1} to {last + 1}"),
                 should_stop=should_stop,
             )
             trajectories = self._episodes.take(indices)

@@ -77,9 +77,11 @@ def update_policy(
         seed = (run.seed, step, number)
         batches[number], gap = score_batch(parts, now.state, missing, batch, seed)
         gaps.append(gap)
-    metrics |= _batch_metrics(list(packed.values())) | _gap_metrics(
-        gaps, is_stale=metrics["policy/off_policy_steps"] > 0
-    )
+    gap, is_stale = np.concatenate(gaps), metrics["policy/off_policy_steps"] > 0
+    metrics |= _batch_metrics(list(packed.values()))
+    metrics |= _gap_metrics("stale_gap" if is_stale else "logprob_gap", gap)
+    if is_stale:
+        metrics |= _gap_metrics("logprob_gap", _gap_of_stale_weights(parts, now, experience))
     metrics["time/score_s"] = time.perf_counter() - started
     found += guards.check_scores(settings.guards, metrics, settings.learner.max_logprob_gap)
     if guards.withholds_update(found):
@@ -286,15 +288,32 @@ def _batch_metrics(batches: Sequence[TokenBatch]) -> Metrics:
     }
 
 
-def _gap_metrics(gaps: Sequence[np.ndarray], *, is_stale: bool) -> Metrics:
+def _gap_metrics(name: str, gap: np.ndarray) -> Metrics:
     """Returns mean and maximum difference of sampler and learner log-probabilities.
 
-    Tokens sampled by older weights (`is_stale`) have a separate metric. Their difference includes
-    the updates since then, so it does not measure errors of the sampler.
+    With tokens of older weights the difference includes the updates since then (`stale_gap`).
     """
-    gap = np.concatenate(gaps)
-    kind = "stale_gap" if is_stale else "logprob_gap"
-    return {f"policy/{kind}_mean": float(gap.mean()), f"policy/{kind}_max": float(gap.max())}
+    return {f"policy/{name}_mean": float(gap.mean()), f"policy/{name}_max": float(gap.max())}
+
+
+def _gap_of_stale_weights(parts: RLParts, now: LoopState, experience: Experience) -> np.ndarray:
+    """Returns the differences of sampler and learner under the weights that sampled the tokens.
+
+    These are the newest tokens of a few episodes, as many as a micro-batch has rows.
+    """
+    trajectories = [t for t in experience.trajectories if t.action_mask.any()]
+    newest = max(int(t.policy_versions[t.action_mask].max()) for t in trajectories)
+    trajectories = [t for t in trajectories if newest in t.policy_versions[t.action_mask]]
+    trajectories = trajectories[: parts.settings.learner.micro_rows]
+    params = {update.version: update.params for update in now.behaviour}[newest]
+    if parts.model.adapters is not None:
+        params = parts.model.attach(params)
+    scores = _score_episodes(parts, lambda batch: parts.score(params, batch)[0], trajectories)
+    gaps = [
+        np.abs(score - t.load().logprobs)[t.action_mask & (t.policy_versions == newest)]
+        for score, t in zip(scores, trajectories, strict=True)
+    ]
+    return np.concatenate(gaps)
 
 
 def _run_epochs(

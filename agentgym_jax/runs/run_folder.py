@@ -474,10 +474,15 @@ class RunFolder:
         return sorted((int(m["step"]), p) for m, p in found if m and kind in (None, m["kind"]))
 
     def remove_trajectories_after(self, step: int) -> list[bucket.Folder]:
-        """Deletes the episode files of all steps after `step`; returns their paths."""
+        """Deletes the episode files of all steps after `step`; returns their paths.
+
+        Also deletes the partial files of killed processes.
+        """
         paths = [path for number, path in self._trajectory_files() if number > step]
+        is_bucket = bucket.is_object_store(self.trajectories)
+        partial = [] if is_bucket else self.trajectories.glob(".*.tmp")
         with disk_errors(self.trajectories):
-            for path in paths:
+            for path in (*paths, *partial):
                 path.unlink()
         return paths
 

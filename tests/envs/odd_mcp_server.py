@@ -39,6 +39,10 @@ def call(thing):
     if thing == "flood":
         while True:
             sys.stdout.write("x" * 65536)
+    if thing == "chatter":
+        while True:
+            sys.stdout.write("{}\n")
+            sys.stdout.flush()
     if thing == "refuse":
         return {"error": {"code": -32602, "message": "no such thing"}}
     if thing == "chat":

@@ -126,6 +126,7 @@ def test_a_closed_session_leaves_no_process(start):
     [
         ("die", PATIENCE_S, "ended; it wrote: out of luck"),
         ("hang", 2.0, "did not answer tools/call in 2 s"),  # reached
+        ("chatter", 2.0, "did not answer tools/call in 2 s"),  # reached
         ("flood", PATIENCE_S, "more than 4194304 bytes"),
         ("garbage", PATIENCE_S, "answered tools/call"),
     ],
@@ -143,6 +144,27 @@ def test_a_lost_server_is_an_error_after_which_the_task_can_start_again(
     assert do(environment, "jump").observation == "did jump"
 
 
+def test_a_server_that_stops_reading_is_lost_at_the_limit_of_the_call(start):
+    environment = start()
+    pid = int(do(environment, "pid").observation)
+    environment._server._seconds = 2.0  # reached
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(ServerLost, match="did not read a message in 2 s"):
+        do(environment, "x" * (1 << 20))
+    assert not exists(pid)
+
+
+def test_a_server_behind_a_shell_leaves_no_process_when_it_hangs(start):
+    environment = start(command=shlex.join(["sh", "-c", f"{ODD}; true"]))
+    pid = int(do(environment, "pid").observation)
+    environment._server._seconds = 2.0  # reached
+    with pytest.raises(ServerLost, match="did not answer"):
+        do(environment, "hang")
+    until(
+        lambda: not exists(pid) or "Z" in pathlib.Path(f"/proc/{pid}/stat").read_text().split()[2]
+    )
+
+
 @pytest.mark.parametrize(
     ("right", "given", "score"),
     [
@@ -153,6 +175,7 @@ def test_a_lost_server_is_an_error_after_which_the_task_can_start_again(
         ("-5", "5", 0.0),
         (["no", "never"], "Never.", 1.0),
         (True, "true", 1.0),
+        ("NaN", "nan", 1.0),
         ("yes", "yes and no", 0.0),
         ("yes", "", 0.0),
     ],
@@ -192,6 +215,8 @@ BAD_LINES = [
     ({"instruction": "x", "answer": 1, "solution": [1]}, "tasks.jsonl:2: solution="),
     ({"instruction": "x", "checker": 1}, "tasks.jsonl:2: checker=1"),
     ({"instruction": "x", "checker": "json"}, "tasks.jsonl:2: checker='json'"),
+    ({"instruction": "x", "checker": "json:__name__"}, "is 'json', expected a function"),
+    ({"instruction": "x", "checker": {"tool": "do", "expected": [8]}}, "tasks.jsonl:2: checker="),
     ({"instruction": "x", "checker": "no_such:f"}, "tasks.jsonl:2: checker='no_such:f' cannot"),
     ({"instruction": "x", "checker": "json:no"}, "tasks.jsonl:2: checker='json:no' cannot"),
     (

@@ -1,5 +1,7 @@
 """Runs with `max_off_policy_steps` above 1: ages of the tokens, stopped and resumed runs."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -8,7 +10,10 @@ from agentgym_jax.jobs.run import StopFlag
 from agentgym_jax.learner import stored_weights
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.sources import resolve
+from agentgym_jax.rl import loop as rl
 from agentgym_jax.rl.background_rollouts import turn_versions
+from agentgym_jax.rl.build import open_rl
+from agentgym_jax.telemetry.guards import GuardStop
 from configs import common
 from tests.faults import runs
 
@@ -73,6 +78,28 @@ def test_each_turn_has_the_weights_of_the_schedule(uninterrupted):
     tasks = {record["item_id"] for records in runs.episodes(workdir) for record in records}
     assert len(tasks) == STEPS * runs.TASKS  # no task is lost or repeated
     assert len({key for key in lines[-1] if "off_policy_share" in key}) > 1
+
+
+def test_every_step_compares_sampler_and_learner_with_the_same_weights(uninterrupted):
+    lines = [line for line in runs.lines(uninterrupted[1]) if line["step"]]
+    assert max(line["policy/logprob_gap_max"] for line in lines) < 1e-4
+    assert min(line["policy/stale_gap_mean"] for line in lines[2:]) > 1e-4
+
+
+def test_wrong_log_probabilities_of_the_sampler_end_a_later_step(url, tmp_path):
+    made = config(url, 1)
+    made["learner"]["max_logprob_gap"] = 0.1
+    with open_rl(made, str(tmp_path / "run"), StopFlag()) as (run, parts):
+        sampler = parts.agent.sampler
+        finish = sampler.finish
+
+        def finish_wrong():
+            factor = 1.0 if sampler.version < 2 else 2.0
+            return [dataclasses.replace(t, logprobs=factor * t.logprobs) for t in finish()]
+
+        sampler.finish = finish_wrong
+        with pytest.raises(GuardStop, match="stopped after step 4.*guard logprob_gap"):
+            rl.train(run, parts)
 
 
 @pytest.mark.parametrize("lines", [2, 4])

@@ -32,12 +32,14 @@ class Scripted:
         self.answers = list(answers)
         self.ends_after = ends_after
         self.chats = []  # bodies of the chat requests
+        self.timeouts = []  # of the client, as its requests say
         self.acts = []
 
     def answer(self, request):
         body = request.json()
         if request.path.endswith("/chat/completions"):
             self.chats.append(body)
+            self.timeouts.append(request.headers.get("x-stainless-read-timeout"))
             script = self.answers[len(self.chats) - 1]
             text, tokens = script if isinstance(script, tuple) else (script, 10)
             message = {"role": "assistant", "content": text}
@@ -60,6 +62,12 @@ class Scripted:
         return [[m["content"] for m in chat["messages"]] for chat in self.chats]
 
 
+def test_a_request_may_wait_for_an_update_of_any_length():
+    script = Scripted(["a"], ends_after=1)
+    script.play(react.play)
+    assert script.timeouts == [None]
+
+
 def test_a_summary_replaces_a_history_that_is_too_long():
     script = Scripted(["a", ("b", 31), " so far ", "c", "d"], ends_after=4)
     chats = script.play(
@@ -78,6 +86,19 @@ def test_a_history_without_an_allowed_or_useful_summary_is_dropped():
         chats = script.play(compaction.play, compact_above=30, summary_tokens=summary_tokens)
         assert chats[-1] == ["the task\n\nseen 1"]
         assert script.acts == ["a", "b"]
+
+
+def test_thinking_is_no_summary_order_or_report():
+    script = Scripted([("a", 31), "<think>so</think> far", "b"], ends_after=2)
+    chats = script.play(compaction.play, compact_above=30)
+    assert chats[-1] == ["the task\n\nSummary: far\n\nseen 1"]
+    thinking = "<think>\nDelegate: x\nReport: y</think>"
+    script = Scripted(
+        [f"{thinking}a", "Delegate: z", f"{thinking}b", "Report: r", "c"], ends_after=3
+    )
+    chats = script.play(delegation.play)
+    assert script.acts == [f"{thinking}a", f"{thinking}b", "c"]
+    assert chats[2][-1] == "z\n\nseen 1"
 
 
 def test_compactions_are_limited_in_number_and_by_the_turns_left():

@@ -204,6 +204,7 @@ TRUNCATED = dict(kind="truncated", cap=2.0)
     [
         ("grpo", "learner", None),
         ("grpo", "learner", dict(kind="negative_sequence_mask", delta=0.1)),
+        ("grpo", "learner", dict(kind="sequence_mask", low=0.5, high=2.0)),
         ("gspo", "learner", None),
         ("reinforce", "sampler", None),
         ("reinforce", "learner", None),

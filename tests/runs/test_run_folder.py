@@ -210,6 +210,8 @@ def test_resuming_only_removes_the_files_of_later_steps(tmp_path):
         folder.write_trajectories(step, [])
     folder.write_trajectories(3, [], kind="eval")
     (folder.trajectories / "readme.jsonl").write_text("")
+    partial = folder.trajectories / ".step_000002.jsonl.7.tmp"  # of a process that was killed
+    partial.write_text("")
     removed = folder.remove_trajectories_after(2)
     assert {p.name for p in removed} == {
         "step_000003.jsonl",
@@ -217,7 +219,7 @@ def test_resuming_only_removes_the_files_of_later_steps(tmp_path):
         "step_1000000.jsonl",
     }
     assert folder.trajectory_steps() == [1, 2]
-    assert (folder.trajectories / "readme.jsonl").exists()
+    assert (folder.trajectories / "readme.jsonl").exists() and not partial.exists()
 
 
 def test_a_folder_that_is_not_a_run_is_an_error(tmp_path):

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym_envs.base.protocol import read_json
+from agentgym_envs.processes import kill_family
 
 PROTOCOL = "2025-06-18"
 MAX_MESSAGE_BYTES = 4 << 20
@@ -53,6 +54,7 @@ class McpServer:
             stderr=subprocess.PIPE,
             bufsize=0,
         )
+        os.set_blocking(self._pipe("stdin").fileno(), False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._pipe("stdout"), selectors.EVENT_READ)
         self._selector.register(self._pipe("stderr"), selectors.EVENT_READ)
@@ -65,7 +67,7 @@ class McpServer:
             self._ask("initialize", protocolVersion=PROTOCOL, capabilities={}, clientInfo=client)
         except CallError as error:
             raise self._lost(f"refused to start: {error}") from error
-        self._send({"method": "notifications/initialized"})
+        self._send({"method": "notifications/initialized"}, time.monotonic() + seconds)
 
     def tools(self) -> list[dict[str, Any]]:
         """Returns the server's tools with `name`, `description` and `parameters`."""
@@ -109,8 +111,7 @@ class McpServer:
         try:
             self._process.wait(_CLOSE_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self._kill()
         self._selector.close()
         for name in ("stdout", "stderr"):
             self._pipe(name).close()
@@ -122,11 +123,11 @@ class McpServer:
         """Returns the result of a request."""
         self._number += 1
         deadline = time.monotonic() + self._seconds
-        self._send({"id": self._number, "method": method, "params": params})
+        self._send({"id": self._number, "method": method, "params": params}, deadline)
         while True:
             answer = self._read(method, deadline)
             if "method" in answer:
-                self._refuse(answer)
+                self._refuse(answer, deadline)
             elif answer.get("id") == self._number:
                 break
         error, result = answer.get("error"), answer.get("result")
@@ -136,20 +137,27 @@ class McpServer:
             raise self._lost(f"answered {method} with {answer!r:.200}")
         return result
 
-    def _refuse(self, request: Mapping[str, Any]) -> None:
+    def _refuse(self, request: Mapping[str, Any], deadline: float) -> None:
         """Answers a request of the server; all but `ping` are unknown. Notifications are ignored."""
         if "id" not in request:
             return
         known = request["method"] == "ping"
         body = {"result": {}} if known else {"error": {"code": _NO_METHOD, "message": "unknown"}}
-        self._send({"id": request["id"], **body})
+        self._send({"id": request["id"], **body}, deadline)
 
-    def _send(self, message: Mapping[str, Any]) -> None:
-        line = json.dumps({"jsonrpc": "2.0", **message}) + "\n"
-        try:
-            self._pipe("stdin").write(line.encode())
-        except OSError as error:
-            raise self._lost(f"reads nothing more ({error})") from error
+    def _send(self, message: Mapping[str, Any], deadline: float) -> None:
+        """Writes a message; meanwhile it takes the server's output, which could block the server."""
+        stdin = self._pipe("stdin")
+        left = memoryview((json.dumps({"jsonrpc": "2.0", **message}) + "\n").encode())
+        while left:
+            try:
+                left = left[os.write(stdin.fileno(), left) :]
+            except BlockingIOError:
+                self._selector.register(stdin, selectors.EVENT_WRITE)
+                self._wait(f"did not read a message in {self._seconds:g} s", deadline)
+                self._selector.unregister(stdin)
+            except OSError as error:
+                raise self._lost(f"reads nothing more ({error})") from error
 
     def _read(self, method: str, deadline: float) -> dict[str, Any]:
         """Returns the next message; other lines, such as a greeting, are skipped."""
@@ -159,19 +167,27 @@ class McpServer:
                     message = read_json(self._lines.popleft())
                     if isinstance(message, dict):
                         return message
-            ready = self._selector.select(max(0.0, deadline - time.monotonic()))
-            if not ready:
-                raise self._lost(f"did not answer {method} in {self._seconds:g} s")
-            for key, _ in ready:
-                data = os.read(key.fd, 1 << 16)
-                if key.fileobj is self._process.stderr:
-                    self._errors = (self._errors + data)[-_ERROR_BYTES:]
-                    if not data:
-                        self._selector.unregister(key.fileobj)
-                elif not data:
-                    raise self._lost("ended")
-                else:
-                    self._take(data)
+            self._wait(f"did not answer {method} in {self._seconds:g} s", deadline)
+
+    def _wait(self, failure: str, deadline: float) -> None:
+        """Waits until a pipe is ready and takes what the server has written."""
+        left = deadline - time.monotonic()
+        # A server that writes without end is always ready.
+        ready = self._selector.select(left) if left > 0 else []
+        if not ready:
+            raise self._lost(failure)
+        for key, _ in ready:
+            if key.fileobj is self._process.stdin:
+                continue
+            data = os.read(key.fd, 1 << 16)
+            if key.fileobj is self._process.stderr:
+                self._errors = (self._errors + data)[-_ERROR_BYTES:]
+                if not data:
+                    self._selector.unregister(key.fileobj)
+            elif not data:
+                raise self._lost("ended")
+            else:
+                self._take(data)
 
     def _take(self, data: bytes) -> None:
         *lines, self._partial = (self._partial + data).split(b"\n")
@@ -179,10 +195,14 @@ class McpServer:
         if max(map(len, (self._partial, *lines))) > MAX_MESSAGE_BYTES:
             raise self._lost(f"sent a message of more than {MAX_MESSAGE_BYTES} bytes")
 
+    def _kill(self) -> None:
+        """Kills the server, also behind a program that started it, such as `npx` or `uv run`."""
+        kill_family(self._process.pid)
+        self._process.wait()
+
     def _lost(self, what: str) -> ServerLost:
         """Kills the server and returns the error, with the last line that it wrote to stderr."""
-        self._process.kill()
-        self._process.wait()
+        self._kill()
         with contextlib.suppress(OSError, ValueError):
             os.set_blocking(self._pipe("stderr").fileno(), False)
             self._errors += os.read(self._pipe("stderr").fileno(), _ERROR_BYTES)

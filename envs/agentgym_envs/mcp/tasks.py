@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import importlib
 import json
+import math
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -155,10 +156,11 @@ def _checker(row: Mapping[str, Any], place: str) -> Checker:
         or checker.keys() - {"tool", "arguments", "expected"}
         or not isinstance(checker.get("tool"), str)
         or not isinstance(checker.get("arguments"), dict | None)
+        or not _scalar(checker.get("expected", True))
     ):
         raise SetupError(
             f"{place}: checker={checker!r:.100}, expected 'module:function' or an object with "
-            "`tool`, `arguments` and `expected`"
+            "`tool`, `arguments` and `expected` (a text, a number or a truth value)"
         )
     tool, arguments = checker["tool"], checker.get("arguments") or {}
     expected = _scalar(checker.get("expected", True))
@@ -171,9 +173,12 @@ def _load(name: str, place: str) -> Checker:
         raise SetupError(f"{place}: checker={name!r}, expected 'module:function'")
     try:
         with loading(f"{place}: checker={name!r} cannot be imported", besides=(ImportError,)):
-            return getattr(importlib.import_module(module), function)
+            found = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise SetupError(f"{place}: checker={name!r} cannot be imported: {error}") from error
+    if not callable(found):
+        raise SetupError(f"{place}: checker={name!r} is {found!r:.100}, expected a function")
+    return found
 
 
 def _answers(row: Mapping[str, Any]) -> list[str]:
@@ -198,6 +203,7 @@ def is_same(given: str, right: str) -> bool:
 
 def _number(text: str) -> float | None:
     try:
-        return float(text.replace(",", ""))
+        number = float(text.replace(",", ""))
     except ValueError:
         return None
+    return number if math.isfinite(number) else None  # `nan` is not equal to itself

@@ -15,7 +15,6 @@ import logging
 import os
 import pathlib
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -23,6 +22,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 
 from agentgym_envs.base.environment import SetupError
+from agentgym_envs.processes import kill_family
 from agentgym_envs.terminals.sandbox import (
     OUTPUT_DISK_MIB,
     Command,
@@ -30,7 +30,6 @@ from agentgym_envs.terminals.sandbox import (
     Result,
     SandboxError,
     communicate,
-    family,
     launch_arguments,
 )
 from agentgym_envs.terminals.tasks import LOGS, TESTS, Image, Task
@@ -149,9 +148,7 @@ class Containers:
                     _LOGGER.warning("%s is running: %s", what, arguments[-1])
             if process.returncode is None:
                 # Podman would leave the processes of a build, which are in other groups.
-                for pid in family(process.pid):
-                    with contextlib.suppress(OSError):
-                        os.kill(pid, signal.SIGKILL)
+                kill_family(process.pid)
                 raise SandboxError(f"{what} was ended after {seconds:g} s")
         if process.returncode:
             raise SandboxError(f"{what} failed: {_last_lines(output + problem)}")

@@ -5,13 +5,14 @@ A `Sandbox` opens a `Machine` for each episode. `bubblewrap.py` and `containers.
 
 import contextlib
 import dataclasses
-import functools
 import os
 import selectors
 import subprocess
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
+
+from agentgym_envs.processes import family
 
 if TYPE_CHECKING:
     from agentgym_envs.terminals.tasks import Task
@@ -260,22 +261,3 @@ def _exchange(
 def resident_bytes(root: int) -> int:
     """Returns the resident memory of a process and its descendants; shared pages count repeatedly."""
     return os.sysconf("SC_PAGE_SIZE") * sum(family(root).values())
-
-
-def family(root: int) -> dict[int, int]:
-    """Returns the resident pages of a process and its descendants by number."""
-    parents, pages = {}, {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-            except OSError:  # the process has ended
-                continue
-            parents[int(name)], pages[int(name)] = int(fields[1]), int(fields[21])
-
-    @functools.cache
-    def belongs(pid: int) -> bool:
-        return pid == root or (pid in parents and belongs(parents[pid]))
-
-    return {pid: size for pid, size in pages.items() if belongs(pid)}
