@@ -14,6 +14,7 @@ import numpy as np
 from agentgym_jax.client.answers import Observation
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.pool import EnvPool, Reply
+from agentgym_jax.episodes.token_lists import token_fields
 from agentgym_jax.episodes.trajectory import Outcome, Trajectory, Turn
 from agentgym_jax.programs.task import ProgramResult
 from agentgym_jax.rollout.episode import EpisodeRequest
@@ -396,10 +397,6 @@ class ProgramEpisode:
         recorded = sorted(self.chat.sequences.items(), key=lambda item: item[0].number)
         sequences = [sequence for sequence, _ in recorded]
         has_env_score = self._last is not None and not ending.is_own
-
-        def join(name: str, dtype: Any) -> np.ndarray:
-            return np.asarray([x for s in sequences for x in getattr(s, name)], dtype)
-
         return Trajectory(
             item_id=self.request.task.item_id,
             sample=self.request.sample,
@@ -407,10 +404,7 @@ class ProgramEpisode:
             outcome=ending.outcome,
             score=ending.score,
             success=ending.success,
-            tokens=join("tokens", np.int32),
-            sources=join("sources", np.int8),
-            logprobs=join("logprobs", np.float32),
-            policy_versions=join("versions", np.int32),
+            **token_fields(sequences),
             turns=self._make_turns(sequences, None if has_env_score else ending.score),
             messages=tuple(
                 message
@@ -422,7 +416,6 @@ class ProgramEpisode:
             seconds=time.perf_counter() - self.started,
             score_scale=self._last.score_scale if self._last and has_env_score else 1.0,
             first_observation=None if self._first is None else self._first.text,
-            branch_starts=tuple(itertools.accumulate(len(s) for s in sequences[:-1])),
         )
 
     def _make_turns(
