@@ -18,34 +18,20 @@ from agentgym_jax.text.tokenizer import Tokenizer
 from agentgym_jax.text.tool_chat import ToolChat
 
 
-class ModelBackend:
-    """Model that is served to any client."""
+class EngineBackend:
+    """Parts of a backend that are the same for all requests.
 
-    def __init__(
-        self,
-        engine: Engine,
-        encoder: ToolChat,
-        tokenizer: Tokenizer,
-        defaults: SamplingOptions,
-        *,
-        model_name: str,
-        max_known: int,
-    ):
-        """Creates the backend; `max_known` answers can be continued."""
-        self.model_name = model_name
-        self.context_length = engine.cache_length
+    Attributes:
+      engine: Engine that samples.
+      answer_form: Form of the policy's answers.
+      context_length: Maximum number of tokens of a conversation.
+    """
+
+    def __init__(self, engine: Engine, tokenizer: Tokenizer, answer_form: AnswerForm):
         self.engine = engine
-        self.answer_form = AnswerForm.of(encoder)
+        self.answer_form = answer_form
+        self.context_length = engine.cache_length
         self._tokenizer = tokenizer
-        self._chat = Conversations(engine, encoder, defaults, _random_key, max_known=max_known)
-
-    def chat(self, episode: str | None) -> Chat:
-        """Implements `Backend.chat`."""
-        if episode is not None:
-            raise UnknownEpisodeError(
-                "this server has no episodes; use the routes without /episodes"
-            )
-        return self._chat
 
     def encode(self, text: str) -> list[int]:
         """Implements `Backend.encode`; names of special tokens are ordinary text."""
@@ -59,13 +45,40 @@ class ModelBackend:
         """Implements `Backend.token_bytes`."""
         return self._tokenizer.token_bytes(token)
 
-    def score(self, ids: Sequence[int]) -> "concurrent.futures.Future[TokenScores]":
-        """Implements `Backend.score`."""
-        return self.engine.score(ids)
-
     def load(self) -> tuple[int, int]:
         """Implements `Backend.load`."""
         return self.engine.num_active, self.engine.num_waiting
+
+
+class ModelBackend(EngineBackend):
+    """Model that is served to any client."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        encoder: ToolChat,
+        tokenizer: Tokenizer,
+        defaults: SamplingOptions,
+        *,
+        model_name: str,
+        max_known: int,
+    ):
+        """Creates the backend; `max_known` answers can be continued."""
+        super().__init__(engine, tokenizer, AnswerForm.of(encoder))
+        self.model_name = model_name
+        self._chat = Conversations(engine, encoder, defaults, _random_key, max_known=max_known)
+
+    def chat(self, episode: str | None) -> Chat:
+        """Implements `Backend.chat`."""
+        if episode is not None:
+            raise UnknownEpisodeError(
+                "this server has no episodes; use the routes without /episodes"
+            )
+        return self._chat
+
+    def score(self, ids: Sequence[int]) -> "concurrent.futures.Future[TokenScores]":
+        """Implements `Backend.score`."""
+        return self.engine.score(ids)
 
 
 def _random_key(seed: int | None, number: int) -> np.ndarray:
