@@ -203,6 +203,33 @@ def evaluation_base():
     return c
 
 
+def held_out(group_by, limit):
+    """Returns the selection of the test tasks of a split; a limit of 0 selects all."""
+    return dict(kind="split", split="test", group_by=group_by, where={}, limit=limit)
+
+
+def evaluation(environments, smoke, *, turns, turn_tokens=256, tokens=4096):
+    """Returns a config for `evaluate` that plays each task sampled and greedy.
+
+    Args:
+      environments: Entries of `environments`.
+      smoke: True for two tasks of each and two turns.
+      turns: Maximum number of turns.
+      turn_tokens: Maximum number of tokens of a turn.
+      tokens: Maximum number of tokens of an episode.
+    """
+    c = evaluation_base()
+    c.environments = environments
+    c.evaluation = dict(every=0, at_start=False, max_turns=turns, samples=1, greedy=True)
+    c.sampling.max_turn_tokens = turn_tokens
+    c.sampling.max_tokens = c.sampler.cache_length = tokens
+    if smoke:
+        c.evaluation.max_turns = 2
+        for entry in c.environments.values():
+            entry.eval.limit = 2
+    return c
+
+
 def tiny_model():
     """Returns a model of some ten thousand weights for smoke variants; nothing is downloaded."""
     architecture = dict(
