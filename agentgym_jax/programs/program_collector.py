@@ -11,7 +11,8 @@ from agentgym_jax.client.errors import EnvCause, ServerUnavailable
 from agentgym_jax.client.pool import Reply
 from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.programs.gateway import Gateway
-from agentgym_jax.programs.program_episode import Ending, ProgramEpisode
+from agentgym_jax.programs.program_episode import ProgramEpisode
+from agentgym_jax.programs.program_record import Ending
 from agentgym_jax.programs.runners import ProgramError, RunningProgram, Start
 from agentgym_jax.programs.task import AgentTask, ProgramResult
 from agentgym_jax.rollout.scheduler import EpisodeCollector, EpisodeScheduler, OnEpisode
