@@ -15,7 +15,7 @@ from agentgym_jax.programs.program_episode import EpisodeEndedError, ProgramEpis
 from agentgym_jax.serving import wire
 from agentgym_jax.serving.answer_parts import AnswerForm
 from agentgym_jax.serving.app import make_app
-from agentgym_jax.serving.backend import EngineBackend
+from agentgym_jax.serving.backend import Backend
 from agentgym_jax.serving.bodies import read_body
 from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.error_answers import UnknownEpisodeError
@@ -32,8 +32,8 @@ class _ActRequest(wire.Body):
     choice: int | None = None
 
 
-class Gateway(EngineBackend):
-    """HTTP server of all running episodes; implements `service.Backend`.
+class Gateway(Backend):
+    """HTTP server of all running episodes; a `Backend`.
 
     Attributes:
       model_name: Name under which programs ask for the policy.

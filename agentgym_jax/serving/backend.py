@@ -1,5 +1,6 @@
-"""Backends of the HTTP application."""
+"""The served policy, as the HTTP application uses it."""
 
+import abc
 import concurrent.futures
 import hashlib
 import os
@@ -18,14 +19,16 @@ from agentgym_jax.text.tokenizer import Tokenizer
 from agentgym_jax.text.tool_chat import ToolChat
 
 
-class EngineBackend:
-    """Parts of a backend that are the same for all requests.
+class Backend(abc.ABC):
+    """Interface of the application to the served policy.
 
     Attributes:
       engine: Engine that samples.
-      answer_form: Form of the policy's answers.
+      answer_form: Form of sampled answers.
       context_length: Maximum number of tokens of a conversation.
     """
+
+    model_name: str
 
     def __init__(self, engine: Engine, tokenizer: Tokenizer, answer_form: AnswerForm):
         self.engine = engine
@@ -33,24 +36,40 @@ class EngineBackend:
         self.context_length = engine.cache_length
         self._tokenizer = tokenizer
 
+    @abc.abstractmethod
+    def chat(self, episode: str | None) -> Chat:
+        """Returns the conversations of an episode; None for those of all other clients.
+
+        Raises:
+          UnknownEpisodeError: There is no such episode.
+        """
+
+    @abc.abstractmethod
+    def score(self, ids: Sequence[int]) -> "concurrent.futures.Future[TokenScores]":
+        """Returns the scores of the tokens of a prompt.
+
+        Raises:
+          RequestError: This policy scores no prompts.
+        """
+
     def encode(self, text: str) -> list[int]:
-        """Implements `Backend.encode`; names of special tokens are ordinary text."""
+        """Returns the token ids of a text; names of special tokens are ordinary text."""
         return self._tokenizer.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Implements `Backend.decode`."""
+        """Returns the text of token ids."""
         return self._tokenizer.decode(ids)
 
     def token_bytes(self, token: int) -> bytes:
-        """Implements `Backend.token_bytes`."""
+        """Returns the bytes of a token."""
         return self._tokenizer.token_bytes(token)
 
     def load(self) -> tuple[int, int]:
-        """Implements `Backend.load`."""
+        """Returns the number of sampling and of waiting requests."""
         return self.engine.num_active, self.engine.num_waiting
 
 
-class ModelBackend(EngineBackend):
+class ModelBackend(Backend):
     """Model that is served to any client."""
 
     def __init__(
