@@ -466,8 +466,8 @@ ROLLOUT = [
     # Sampled tokens are not labelled with the version of the weights that sampled them.
     Mutant(
         "rollout",
-        "TokenSource.ACTION, turn.logprobs.tolist(), turn.version)",
-        "TokenSource.ACTION, turn.logprobs.tolist())",
+        "turn.logprobs.tolist(), turn.version\n        )\n        self._messages",
+        "turn.logprobs.tolist()\n        )\n        self._messages",
         "tests/rollout/test_episode.py",
     ),
     # A failure during an outage uses up an attempt of its sample.
