@@ -22,7 +22,7 @@ TEMPLATE = "template.sqlite3"
 
 
 def make_template(folder: pathlib.Path, seed: Callable[[], None]) -> None:
-    """Creates `template.sqlite3` in the folder and fills its tables; prints what it does."""
+    """Creates `template.sqlite3` in the folder and fills its tables; prints each step."""
     database = folder / TEMPLATE
     use_database(database)
     clock.install_in_signatures()
