@@ -34,7 +34,6 @@ from agentgym_jax.api import USER_ERRORS, Result, StopRequested, evaluate
 from agentgym_jax.cli.command_setup import prepare
 from agentgym_jax.cli.startup import launch
 from agentgym_jax.evaluation import score_report
-from agentgym_jax.runs import redact
 from agentgym_jax.telemetry.console import open_console
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -52,8 +51,6 @@ _SAME_TASKS_AS = flags.DEFINE_string(
 
 def main(argv: list[str]) -> int:
     """Evaluates an agent on the config's tasks; returns the exit status."""
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected argument {argv[1]!r}; flags start with --")
     if not _MODEL.value:
         raise app.UsageError("--model= is empty; name a model, `expert`, `random` or an address")
     prepare()
@@ -71,9 +68,6 @@ def main(argv: list[str]) -> int:
     except StopRequested as stopped:
         sys.stderr.write("\nstopped; run the same command to resume\n")
         return stopped.exit_status
-    except USER_ERRORS as error:
-        sys.stderr.write(f"\nagentgym_jax.evaluate: {redact.text(str(error))}\n")
-        return 1
     print_scores(result)
     return 0
 
@@ -89,4 +83,4 @@ def print_scores(result: Result) -> None:
 
 
 if __name__ == "__main__":
-    launch(main, "config", "workdir", "model", algorithms=ALGORITHMS)
+    launch(main, "config", "workdir", "model", algorithms=ALGORITHMS, errors=USER_ERRORS)

@@ -140,8 +140,6 @@ def define_flags() -> None:
 
 def main(argv: Sequence[str]) -> None:
     """Runs the program; requires the flags of `define_flags`."""
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
     values = flags.FLAGS
     if (values.model is None) == (values.trajectories is None):
         raise app.UsageError("give either --model or --trajectories")
@@ -150,18 +148,15 @@ def main(argv: Sequence[str]) -> None:
     if (values.trajectories is None) != (values.format is None):
         raise app.UsageError(f"--trajectories needs --format, one of {', '.join(FORMATS)}")
     prepare()
-    try:
-        if values.trajectories is not None:
-            target, count = export_traces(values.trajectories, values.out, form=values.format)
-            sys.stdout.write(f"wrote {count} episodes as {values.format} to {target}\n")
-            return
-        write = export_adapters if values.adapters else export
-        written = write(values.model, values.out, dtype=values.dtype, overwrite=values.overwrite)
-        sys.stdout.write(f"wrote {values.model} as {values.dtype} to {written}\n")
-    except (ValueError, OSError, CheckpointError) as error:
-        sys.exit(f"export: {error}")
+    if values.trajectories is not None:
+        target, count = export_traces(values.trajectories, values.out, form=values.format)
+        sys.stdout.write(f"wrote {count} episodes as {values.format} to {target}\n")
+        return
+    write = export_adapters if values.adapters else export
+    written = write(values.model, values.out, dtype=values.dtype, overwrite=values.overwrite)
+    sys.stdout.write(f"wrote {values.model} as {values.dtype} to {written}\n")
 
 
 if __name__ == "__main__":
     define_flags()
-    launch(main, "out")
+    launch(main, "out", errors=(ValueError, OSError, CheckpointError))

@@ -18,7 +18,7 @@ import sys
 import time
 
 import jax
-from absl import app, flags
+from absl import flags
 from ml_collections import config_flags
 
 from agentgym_jax.algorithms import ALGORITHMS
@@ -42,19 +42,13 @@ _COMPARE = flags.DEFINE_bool(
 
 def main(argv: list[str]) -> int:
     """Prints the plan of each slice; returns 1 if a run does not fit or the input is wrong."""
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected argument {argv[1]!r}; flags start with --")
     jax.config.update("jax_platforms", "cpu")
-    try:
-        config = plain(_CONFIG.value)
-        if config.get("job") != "rl":
-            raise PlanError(f"config.job is {config.get('job')!r}; plans support job 'rl'")
-        settings = parse(config)
-        slices = [parse_topology(name) for name in _TOPOLOGY.value]
-        plans = [_plan(settings, config["mesh"], topology) for topology in slices]
-    except (ConfigError, PlanError) as error:
-        sys.stderr.write(f"\nagentgym_jax.plan: {error}\n")
-        return 1
+    config = plain(_CONFIG.value)
+    if config.get("job") != "rl":
+        raise PlanError(f"config.job is {config.get('job')!r}; plans support job 'rl'")
+    settings = parse(config)
+    slices = [parse_topology(name) for name in _TOPOLOGY.value]
+    plans = [_plan(settings, config["mesh"], topology) for topology in slices]
     if _JSON.value:
         text = json.dumps([plan.as_json() for plan in plans], indent=1)
         pathlib.Path(_JSON.value).write_text(text + "\n", encoding="utf-8")
@@ -86,4 +80,5 @@ def _plan(settings: RLSettings, mesh: dict[str, int], topology: Topology) -> Pla
 
 
 if __name__ == "__main__":
-    launch(main, "config", "topology", algorithms=ALGORITHMS)
+    errors = (ConfigError, PlanError)
+    launch(main, "config", "topology", algorithms=ALGORITHMS, errors=errors)

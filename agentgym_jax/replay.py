@@ -38,7 +38,6 @@ from agentgym_jax.replays.continuations import (
 from agentgym_jax.replays.credit import credit_table
 from agentgym_jax.replays.recorded_episodes import ReplayError
 from agentgym_jax.rollout.continuation import RecordDiffersError
-from agentgym_jax.runs import redact
 from agentgym_jax.runs.run_folder import disk_errors, write_atomic
 from agentgym_jax.telemetry.console import RunConsole, open_console
 
@@ -75,13 +74,9 @@ def main(argv: Sequence[str]) -> int:
     if (_TURN.value is None) != _EVERY_TURN.value:
         raise app.UsageError("give either --turn or --every_turn")
     prepare()
-    try:
-        with StopFlag().installed() as stop:
-            run(argv[1], stop)
-            return stop.exit_status if stop() else 0
-    except (*USER_ERRORS, ReplayError, RecordDiffersError, OSError) as error:
-        sys.stderr.write(f"\nagentgym_jax.replay: {redact.text(str(error))}\n")
-        return 1
+    with StopFlag().installed() as stop:
+        run(argv[1], stop)
+        return stop.exit_status if stop() else 0
 
 
 def run(folder_name: str, stop: StopFlag) -> None:
@@ -154,4 +149,5 @@ def show(result: Replay, target: pathlib.Path) -> None:
 
 
 if __name__ == "__main__":
-    launch(main, "episode")
+    errors = (*USER_ERRORS, ReplayError, RecordDiffersError, OSError)
+    launch(main, "episode", errors=errors, only_flags=False)

@@ -14,7 +14,6 @@ if __name__ == "__main__":  # before JAX is imported
     interrupts.install()
 
 import pathlib
-import sys
 
 from absl import app, flags
 from rich.markdown import Markdown
@@ -39,15 +38,11 @@ def main(argv: list[str]) -> int:
         raise app.UsageError("give at least one scores.json, or a folder that holds one")
     if not 0 <= _BASELINE.value <= len(paths):
         raise app.UsageError(f"--baseline={_BASELINE.value}, but there are {len(paths)} results")
-    try:
-        out = pathlib.Path(_OUT.value)
-        copies = [bucket.local_copy(path, with_trajectories=False) for path in paths]
-        paths = [str(copy) for copy in copies]
-        write(paths, out, _BASELINE.value, with_plots=_PLOTS.value)
-        overview = score_report.leaderboard(compare.load(paths))
-    except (ValueError, OSError, RunFolderError) as error:
-        sys.stderr.write(f"\nagentgym_jax.results: {error}\n")
-        return 1
+    out = pathlib.Path(_OUT.value)
+    copies = [bucket.local_copy(path, with_trajectories=False) for path in paths]
+    paths = [str(copy) for copy in copies]
+    write(paths, out, _BASELINE.value, with_plots=_PLOTS.value)
+    overview = score_report.leaderboard(compare.load(paths))
     console = open_console()
     console.print(Markdown(overview))
     console.print(f"the page: {out}", highlight=False, soft_wrap=True)
@@ -78,4 +73,4 @@ def write(paths: list[str], out: pathlib.Path, baseline: int, *, with_plots: boo
 
 
 if __name__ == "__main__":
-    launch(main)
+    launch(main, errors=(ValueError, OSError, RunFolderError), only_flags=False)

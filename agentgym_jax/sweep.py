@@ -21,7 +21,6 @@ from agentgym_jax.api import USER_ERRORS
 from agentgym_jax.cli.command_setup import prepare
 from agentgym_jax.cli.startup import launch
 from agentgym_jax.jobs.run import StopFlag
-from agentgym_jax.runs import redact
 from agentgym_jax.sweeps.configs import check_runs, load_sweep
 from agentgym_jax.sweeps.folder import Record, SweepFolder, make_record
 from agentgym_jax.sweeps.launch import LAUNCHERS
@@ -36,26 +35,20 @@ _PARALLEL = flags.DEFINE_integer(
 _LAUNCH = flags.DEFINE_enum(
     "launch", None, list(LAUNCHERS), "Writes files for a cluster instead of training here."
 )
-_PROGRAM = "agentgym_jax.sweep"
 
 
 def main(argv: list[str]) -> int:
     """Runs, submits or reports a sweep; returns the exit status."""
     prepare()
     jax.config.update("jax_platforms", "cpu")  # only the runs need an accelerator
-    try:
-        if argv[1:2] == ["report"]:
-            return _report(argv[2:])
-        if len(argv) > 1:
-            raise app.UsageError(f"unexpected argument {argv[1]!r}; flags start with --")
-        for flag in (_CONFIG, _WORKDIR):
-            if not flag.value:
-                _say_error(f"--{flag.name} is missing; --help shows how the command is called")
-                return 1
-        return _train(_CONFIG.value, _WORKDIR.value)
-    except USER_ERRORS as error:
-        _say_error(str(error))
-        return 1
+    if argv[1:2] == ["report"]:
+        return _report(argv[2:])
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected argument {argv[1]!r}; flags start with --")
+    for flag in (_CONFIG, _WORKDIR):
+        if not flag.value:
+            raise app.UsageError(f"--{flag.name} is missing")
+    return _train(_CONFIG.value, _WORKDIR.value)
 
 
 def _report(arguments: list[str]) -> int:
@@ -99,9 +92,5 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-def _say_error(text: str) -> None:
-    sys.stderr.write(f"\n{_PROGRAM}: {redact.text(text)}\n")
-
-
 if __name__ == "__main__":
-    launch(main, algorithms=ALGORITHMS)
+    launch(main, algorithms=ALGORITHMS, errors=USER_ERRORS, only_flags=False)

@@ -14,7 +14,7 @@ if __name__ == "__main__":  # before JAX is imported
 
 import sys
 
-from absl import app, flags
+from absl import flags
 
 from agentgym_jax.api import USER_ERRORS
 from agentgym_jax.checks.web_access import read_token
@@ -44,8 +44,6 @@ _TOKEN = flags.DEFINE_string(
 
 def main(argv: list[str]) -> int:
     """Serves until SIGINT or SIGTERM; returns the exit status."""
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected argument {argv[1]!r}; flags start with --")
     prepare()
     try:
         token = read_token(_HOST.value, _TOKEN.value)

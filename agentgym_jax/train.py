@@ -25,7 +25,7 @@ if __name__ == "__main__":  # before JAX is imported
 
 import sys
 
-from absl import app, flags
+from absl import flags
 from ml_collections import config_flags
 
 from agentgym_jax.algorithms import ALGORITHMS
@@ -33,7 +33,6 @@ from agentgym_jax.api import USER_ERRORS, StopRequested, train
 from agentgym_jax.cli.command_setup import prepare
 from agentgym_jax.cli.startup import launch
 from agentgym_jax.mesh import cluster, processes
-from agentgym_jax.runs import redact
 from agentgym_jax.telemetry.last_lines import resume_command
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -50,8 +49,6 @@ _PLOTS = flags.DEFINE_bool("plots_at_end", True, "Draws the figures of plots/ at
 
 def main(argv: list[str]) -> int:
     """Runs the job that the config describes; returns the exit status."""
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected argument {argv[1]!r}; flags start with --")
     prepare()
     try:
         cluster.connect(_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value)
@@ -60,13 +57,10 @@ def main(argv: list[str]) -> int:
     except StopRequested as stopped:
         sys.stderr.write(f"\n{stopped}; to resume: {resume_command()}\n")
         return stopped.exit_status
-    except USER_ERRORS as error:
-        sys.stderr.write(f"\nagentgym_jax.train: {redact.text(str(error))}\n")
-        return 1
     if processes.is_writer():
         sys.stdout.write(f"{run.summary()}\n")
     return 0
 
 
 if __name__ == "__main__":
-    launch(main, "config", "workdir", algorithms=ALGORITHMS)
+    launch(main, "config", "workdir", algorithms=ALGORITHMS, errors=USER_ERRORS)

@@ -110,15 +110,12 @@ def main(argv: Sequence[str]) -> None:
         raise app.UsageError("--serve writes no file: leave out --out, or --serve")
     if _SERVE.value and len(argv) > 2:
         raise app.UsageError("--serve follows one run: leave it out, or name one run")
-    try:
-        if _SERVE.value and bucket.is_url(argv[1]):
-            raise ValueError(f"--serve cannot follow {argv[1]}: leave it out, or copy the folder")
-        written = write_pages(argv[1:])
-        if written is not None:
-            size = written.stat().st_size / 1e6
-            sys.stdout.write(f"wrote {written} ({size:.1f} MB)\n")
-    except (ValueError, OSError, RunFolderError) as error:
-        sys.exit(f"view: {error}")
+    if _SERVE.value and bucket.is_url(argv[1]):
+        raise ValueError(f"--serve cannot follow {argv[1]}: leave it out, or copy the folder")
+    written = write_pages(argv[1:])
+    if written is not None:
+        size = written.stat().st_size / 1e6
+        sys.stdout.write(f"wrote {written} ({size:.1f} MB)\n")
 
 
 def write_pages(runs: Sequence[str]) -> pathlib.Path | None:
@@ -141,4 +138,4 @@ def write_pages(runs: Sequence[str]) -> pathlib.Path | None:
 
 
 if __name__ == "__main__":
-    launch(main)
+    launch(main, errors=(ValueError, OSError, RunFolderError), only_flags=False)

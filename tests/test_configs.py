@@ -20,7 +20,7 @@ CONFIGS = pathlib.Path(__file__).parent.parent / "configs"
 FILES = sorted(
     p.relative_to(CONFIGS).with_suffix("").as_posix().replace("/", ".")
     for p in CONFIGS.rglob("*.py")
-    if p.name not in ("__init__.py", "common.py")
+    if p.name not in ("__init__.py", "common.py", "algorithm_sections.py")
 )
 SWEEPS = [name for name in FILES if name.startswith("sweeps.")]
 RUNS = [name for name in FILES if name not in SWEEPS]

@@ -214,7 +214,7 @@ def test_the_command_refuses_an_output_name_with_a_file_extension(name, tmp_path
     done = run_command(f"--model={GOLDEN / 'llama'}", f"--out={tmp_path / name}")
     assert done.returncode == 1
     (line,) = done.stderr.strip().splitlines()
-    assert line.startswith(f"export: --out={tmp_path / name} ends in {name[3:]}")
+    assert line.startswith(f"agentgym_jax.export: --out={tmp_path / name} ends in {name[3:]}")
     assert not (tmp_path / name).exists()
 
 
@@ -244,5 +244,7 @@ def test_the_command_writes_bfloat16_by_default(tmp_path):
 def test_the_command_reports_an_error_in_one_line(tmp_path):
     done = run_command("--model=qwen9-1b", f"--out={tmp_path / 'out'}")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("export: the model qwen9-1b is no existing path")
+    assert done.stderr.splitlines()[-1].startswith(
+        "agentgym_jax.export: the model qwen9-1b is no existing path"
+    )
     assert "Traceback" not in done.stderr

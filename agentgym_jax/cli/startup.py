@@ -1,6 +1,7 @@
 """Start of the commands: flags that all share, and errors of one line. It needs no JAX."""
 
 import functools
+import pathlib
 import re
 import signal
 import sys
@@ -19,11 +20,17 @@ KEYS = flags.DEFINE_bool("keys", False, "Lists the keys of --config with their v
 
 
 def launch(
-    main: Callable[[list[str]], object], *required: str, algorithms: Iterable[str] = ()
+    main: Callable[[list[str]], object],
+    *required: str,
+    algorithms: Iterable[str] = (),
+    errors: tuple[type[Exception], ...] = (),
+    only_flags: bool = True,
 ) -> None:
     """Runs `main` with required flags; a wrong call gives one line instead of a traceback.
 
     Flags that ask for a text, such as --help, print it instead; --list names the `algorithms`.
+    Errors of the kinds `errors` give one line, too. Other arguments than flags are refused if
+    `only_flags` is True.
     """
     has_config = "config" in flags.FLAGS
     known = ("list", "keys", "compilation_cache") if has_config else ()
@@ -42,9 +49,13 @@ def launch(
     def run(arguments: list[str]) -> object:
         interrupts.raise_once()
         try:
+            if only_flags and len(arguments) > 1:
+                raise app.UsageError(f"unexpected argument {arguments[1]!r}; flags start with --")
             return main(arguments)
         except app.UsageError as error:
             _fail(f"{error}; --help shows how the command is called")
+        except errors as error:
+            _fail(f"agentgym_jax.{pathlib.Path(sys.argv[0]).stem}: {error}")
         except KeyboardInterrupt:
             sys.stderr.write("\ninterrupted\n")
             sys.exit(128 + signal.SIGINT)

@@ -56,6 +56,11 @@ class EpisodeSummary(Trajectory):
         """Returns the sum of the log-probabilities."""
         return vars(self)["_logprob_sum"]
 
+    @property
+    def judge_reason(self) -> str:
+        """Is missing, like the other texts; without this property it would be the default."""
+        raise AttributeError
+
     def load(self) -> Trajectory:
         """Returns the whole episode, from the process that has sampled it."""
         whole = self._whole or self._load()

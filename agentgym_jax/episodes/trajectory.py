@@ -97,7 +97,7 @@ class Trajectory:
     judge_reason: str = ""
 
     def __post_init__(self) -> None:
-        lengths = {name: len(getattr(self, name)) for name in _ARRAYS}
+        lengths = {name: len(getattr(self, name)) for name in ARRAYS}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"{self.item_id}: arrays of different lengths: {lengths}")
         is_action = self.action_mask
@@ -160,7 +160,7 @@ class Trajectory:
 SPEAKERS = {"system": "system", "user": "human", "assistant": "gpt", "tool": "tool"}
 ROLES = {speaker: role for role, speaker in SPEAKERS.items()}
 _COPIED = ("item_id", "sample", "step", "score", "error", "attempts", "seconds")
-_ARRAYS = {
+ARRAYS = {
     "tokens": np.int32,
     "sources": np.int8,
     "logprobs": np.float32,
@@ -230,7 +230,7 @@ def _optional_fields(t: Trajectory) -> dict[str, Any]:
 def from_record(record: Mapping[str, Any]) -> Trajectory:
     """Converts a record back to a trajectory; the log-probabilities of a record have 6 decimals."""
     fields: dict[str, Any] = {name: record[name] for name in _COPIED}
-    fields |= {name: np.asarray(record[name], dtype) for name, dtype in _ARRAYS.items()}
+    fields |= {name: np.asarray(record[name], dtype) for name, dtype in ARRAYS.items()}
     return Trajectory(
         **fields,
         outcome=Outcome(record["outcome"]),

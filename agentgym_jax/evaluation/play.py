@@ -19,7 +19,7 @@ from agentgym_jax.episodes.trajectory import Outcome, Trajectory
 from agentgym_jax.evaluation.journal import Key, key_of
 from agentgym_jax.evaluation.scores import EpisodeScore, from_trajectory
 from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
-from agentgym_jax.rollout.interface import EpisodeCollector
+from agentgym_jax.rollout.scheduler import EpisodeCollector
 from agentgym_jax.sampling.options import SamplingOptions
 
 # Evaluation uses separate random keys that are the same at every step of a run, so two evaluations

@@ -17,7 +17,8 @@ from agentgym_jax.jobs.run import LoopState, Run, StopRequested
 from agentgym_jax.jobs.sampled_agents import SampledAgent
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.mesh import processes
-from agentgym_jax.rollout.interface import CollectStatistics, EpisodeCollector
+from agentgym_jax.rollout.interface import CollectStatistics
+from agentgym_jax.rollout.scheduler import EpisodeCollector
 from agentgym_jax.rollout.shared import gather_episodes, is_stopped, own_places
 from agentgym_jax.telemetry import guards
 from agentgym_jax.telemetry.guards import Finding, GuardStop

@@ -18,7 +18,7 @@ from agentgym_jax.jobs.evaluation import AgentKind, EvaluationParts
 from agentgym_jax.jobs.run import StopFlag, StopRequested
 from agentgym_jax.rollout.agents import TextAgent, TextRows
 from agentgym_jax.rollout.collect import Collector
-from agentgym_jax.rollout.interface import EpisodeCollector
+from agentgym_jax.rollout.scheduler import EpisodeCollector
 from agentgym_jax.runs import redact
 
 
@@ -131,9 +131,9 @@ def _collector(
     if agent is None:
         return evaluation.build_evaluated_agent(config, parts).collector
     return Collector(
-        TextRows(agent),
-        parts.environments.pool,
-        parts.environments.texts,
+        rows=TextRows(agent),
+        pool=parts.environments.pool,
+        environments=parts.environments.texts,
         prefetch=0,
         max_attempts=parts.rollout.max_attempts,
         max_replacements=parts.rollout.max_replacements,

@@ -19,7 +19,7 @@ from agentgym_jax.data.encoding import common_prompts
 from agentgym_jax.data.tasks import canonical_item_id
 from agentgym_jax.jobs.environments import Environments, check_disjoint
 from agentgym_jax.judge.cache import VerdictCache
-from agentgym_jax.judge.judge import Judge, JudgedCollector
+from agentgym_jax.judge.judge import Judge
 from agentgym_jax.judge.rubric import Rubric
 from agentgym_jax.mesh import processes
 from agentgym_jax.mesh.sharding import rewrap
@@ -28,7 +28,8 @@ from agentgym_jax.programs.program_collector import ProgramCollector
 from agentgym_jax.programs.runners import CommandProgram, FunctionProgram, Start, load_function
 from agentgym_jax.rollout.agents import SampledRows
 from agentgym_jax.rollout.collect import Collector
-from agentgym_jax.rollout.interface import EnvironmentText, EpisodeCollector
+from agentgym_jax.rollout.interface import EnvironmentText
+from agentgym_jax.rollout.scheduler import EpisodeCollector
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.answer_parts import AnswerForm
 from agentgym_jax.serving.engine import Engine
@@ -46,6 +47,7 @@ class SampledAgent:
     Attributes:
       sampler: Sampler with decode rows; it has no weights before `set_params` is called.
       collector: Collector of episodes whose rewards are those of the environments.
+      judge: Judge that scores the episodes of training; None without one.
     """
 
     model: Model
@@ -53,11 +55,6 @@ class SampledAgent:
     sampler: Sampler
     collector: EpisodeCollector
     judge: Judge | None = None
-
-    @property
-    def training_collector(self) -> EpisodeCollector:
-        """Returns the collector of training episodes, which a judge scores if there is one."""
-        return self.collector if self.judge is None else JudgedCollector(self.collector, self.judge)
 
     def set_params(self, params: Any, *, version: int) -> None:
         """Gives the sampler the learner's weights after `version` steps, without a host copy.
@@ -197,9 +194,9 @@ def build_agent(
         programs = _collect_programs(settings, settings.program, model, environments, sampler)
         return SampledAgent(model, environments, sampler, programs, judge)
     collector = Collector(
-        SampledRows(sampler, model.renderer, model.tokenizer.decode),
-        environments.pool,
-        texts,
+        rows=SampledRows(sampler, model.renderer, model.tokenizer.decode),
+        pool=environments.pool,
+        environments=texts,
         prefetch=settings.rollout.prefetch,
         max_attempts=settings.rollout.max_attempts,
         max_replacements=settings.rollout.max_replacements,

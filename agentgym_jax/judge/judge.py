@@ -9,7 +9,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from absl import logging
 
@@ -20,17 +19,10 @@ from agentgym_jax.client.chat_endpoint import (
     TemporaryError,
     backoff_s,
 )
-from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.episodes.trajectory import Outcome, Trajectory
 from agentgym_jax.judge.cache import Verdict, VerdictCache
 from agentgym_jax.judge.rubric import Conversation, Rubric, parse_verdict, read_conversation
-from agentgym_jax.rollout.episode import EpisodeRequest
-from agentgym_jax.rollout.interface import (
-    CollectStatistics,
-    EpisodeCollector,
-    OverlappingEpisodes,
-)
-from agentgym_jax.rollout.retries import check_collected
+from agentgym_jax.rollout.interface import CollectStatistics
 
 _POLL_S = 0.25  # maximum delay of a stop
 _MAX_ERROR = 500  # characters of an error that are kept in a record
@@ -64,6 +56,26 @@ class Judge:
     attempts: int
     workers: int
     token_prices: tuple[float, float] = (0.0, 0.0)
+
+    def score_rollout(
+        self,
+        trajectories: list[Trajectory],
+        statistics: CollectStatistics,
+        should_stop: Callable[[], bool],
+    ) -> list[Trajectory]:
+        """Returns the episodes of a rollout with scores; adds the judge's numbers to its statistics.
+
+        The episodes of a rollout that was stopped are returned as they are.
+
+        Raises:
+          RunFolderError: The file of verdicts cannot be written.
+        """
+        if any(t.outcome is Outcome.ABORTED for t in trajectories):
+            return trajectories
+        started = time.perf_counter()
+        scored, statistics.judge = self.score(trajectories, should_stop)
+        statistics.seconds_judge = time.perf_counter() - started
+        return scored
 
     def score(
         self, trajectories: Sequence[Trajectory], should_stop: Callable[[], bool]
@@ -188,64 +200,3 @@ class Judge:
             problem = " ".join(self.endpoint.hide_key(problem).split())[:_MAX_ERROR]
             logging.warning("the judge gave no score in %d requests: %s", requests, problem)
         return _Answer(key, requests, verdict, problem, prompt_tokens, completion_tokens)
-
-
-@dataclasses.dataclass(frozen=True)
-class JudgedCollector:
-    """Collector whose episodes have the scores of a judge; interface `EpisodeCollector`.
-
-    Attributes:
-      judge: Judge that scores them after the last one has ended.
-    """
-
-    inner: EpisodeCollector
-    judge: Judge
-
-    @property
-    def pool(self) -> EnvPool:
-        """Returns the environment pool."""
-        return self.inner.pool
-
-    def collect(
-        self,
-        requests: Sequence[EpisodeRequest],
-        *,
-        is_part: bool = False,
-        should_stop: Callable[[], bool],
-        **options: Any,
-    ) -> tuple[list[Trajectory], CollectStatistics]:
-        """Collects and scores the episodes of all requests; see `Collector.collect`.
-
-        `on_episode` gets episodes without scores.
-
-        Raises:
-          ServerUnavailable: An environment or program was unavailable, or the judge scored none of
-            the valid episodes.
-          RunFolderError: The file of verdicts cannot be written.
-        """
-        trajectories, statistics = self.inner.collect(
-            requests, is_part=is_part, should_stop=should_stop, **options
-        )
-        if any(t.outcome is Outcome.ABORTED for t in trajectories):
-            return trajectories, statistics
-        trajectories = score_episodes(self.judge, trajectories, statistics, should_stop)
-        if not is_part:
-            check_collected(requests, trajectories)
-        return trajectories, statistics
-
-    def overlapping(self, replacement_stride: int) -> OverlappingEpisodes:
-        """Implements `EpisodeCollector.overlapping`; the caller scores finished episodes."""
-        return self.inner.overlapping(replacement_stride)
-
-
-def score_episodes(
-    judge: Judge,
-    trajectories: Sequence[Trajectory],
-    statistics: CollectStatistics,
-    should_stop: Callable[[], bool],
-) -> list[Trajectory]:
-    """Returns the episodes with the scores of a judge; adds its numbers to the statistics."""
-    started = time.perf_counter()
-    scored, statistics.judge = judge.score(trajectories, should_stop)
-    statistics.seconds_judge = time.perf_counter() - started
-    return scored

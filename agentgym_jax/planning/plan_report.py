@@ -105,11 +105,6 @@ class Plan:
         """Roofline time of a training step whose episodes all have the maximum length."""
         return sum(program.calls * program.time for program in self.programs)
 
-    def utilisation(self, name: str) -> float:
-        """Returns FLOPs of a program divided by those that the chip can do in its roofline time."""
-        program = next(p for p in self.programs if p.name == name)
-        return program.flops / (program.time * self.topology.chip.flops)
-
     def as_json(self) -> dict[str, Any]:
         """Returns all numbers as plain values."""
         programs = [

@@ -15,6 +15,7 @@ from agentgym_jax.programs.program_episode import EpisodeEndedError, ProgramEpis
 from agentgym_jax.serving import wire
 from agentgym_jax.serving.answer_parts import AnswerForm
 from agentgym_jax.serving.app import make_app
+from agentgym_jax.serving.backend import Backend
 from agentgym_jax.serving.bodies import read_body
 from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.error_answers import UnknownEpisodeError
@@ -31,12 +32,11 @@ class _ActRequest(wire.Body):
     choice: int | None = None
 
 
-class Gateway:
-    """HTTP server of all running episodes; implements `service.Backend`.
+class Gateway(Backend):
+    """HTTP server of all running episodes; a `Backend`.
 
     Attributes:
       model_name: Name under which programs ask for the policy.
-      context_length: Maximum number of tokens of a conversation.
       url: Address while it serves.
     """
 
@@ -54,10 +54,7 @@ class Gateway:
 
         `answer_form` is the form of the policy's answers; None for the usual one.
         """
-        self.answer_form = answer_form or AnswerForm()
-        self.context_length = engine.cache_length
-        self._engine = engine
-        self._tokenizer = tokenizer
+        super().__init__(engine, tokenizer, answer_form or AnswerForm())
         self._episodes: dict[str, ProgramEpisode] = {}
         self._lock = threading.Lock()
         prefix = "/episodes/{episode}/environment"
@@ -98,25 +95,9 @@ class Gateway:
         """Implements `Backend.chat`."""
         return self._find(episode)
 
-    def encode(self, text: str) -> list[int]:
-        """Implements `Backend.encode`."""
-        return self._tokenizer.encode(text)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Implements `Backend.decode`."""
-        return self._tokenizer.decode(ids)
-
     def score(self, ids: Sequence[int]) -> Any:
         """Implements `Backend.score`; a prompt in an episode is not scored."""
         raise RequestError("an episode scores no prompts; leave echo out", param="echo")
-
-    def token_bytes(self, token: int) -> bytes:
-        """Implements `Backend.token_bytes`."""
-        return self._tokenizer.token_bytes(token)
-
-    def load(self) -> tuple[int, int]:
-        """Implements `Backend.load`."""
-        return self._engine.num_active, self._engine.num_waiting
 
     def _find(self, name: str | None) -> ProgramEpisode:
         with self._lock:

@@ -14,7 +14,15 @@ import numpy as np
 from agentgym_jax.client.answers import Observation
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.pool import EnvPool, Reply
-from agentgym_jax.episodes.trajectory import Outcome, Trajectory, Turn
+from agentgym_jax.episodes.trajectory import Outcome, Trajectory
+from agentgym_jax.programs.open_requests import OpenRequests
+from agentgym_jax.programs.program_record import (
+    Ending,
+    Step,
+    answer_with_text,
+    make_trajectory,
+    named_answer,
+)
 from agentgym_jax.programs.task import ProgramResult
 from agentgym_jax.rollout.episode import EpisodeRequest
 from agentgym_jax.rollout.interface import EnvironmentText
@@ -32,7 +40,7 @@ from agentgym_jax.serving.requests import (
     Sampling,
     answer_name,
 )
-from agentgym_jax.serving.sequences import Answer, TokenSequence
+from agentgym_jax.serving.sequences import Answer
 from agentgym_jax.text.tool_chat import ToolChat
 
 _EPISODE_OVER = "episode_over"  # code of refused requests
@@ -46,26 +54,6 @@ class EpisodeEndedError(Exception):
     """The environment cannot answer, because the episode is over or the call is not possible."""
 
 
-@dataclasses.dataclass
-class _Step:
-    """Action of the program in its environment."""
-
-    after: Answer | None  # last answer of the policy before the action
-    action: str | None  # None after a parse error
-    observation: str = ""
-    answer: Observation | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Ending:
-    """Result of an episode; `is_own` is True if the program set the score, not the environment."""
-
-    outcome: Outcome
-    score: float = 0.0
-    success: bool = False
-    is_own: bool = False
-
-
 class ProgramEpisode:
     """One attempt at an episode. Thread-safe.
 
@@ -73,7 +61,6 @@ class ProgramEpisode:
       request: Task, key and limits of the episode.
       chat: Conversations of the program.
       env_error: Error of the environment, if one ended the episode.
-      started: Time at which the attempt started, `time.perf_counter()`.
 
     An episode waits if all its open requests need weights newer than `version` of `resume`. It is
     paused while the engine is stopped; the program may send requests and actions, which then wait.
@@ -91,7 +78,6 @@ class ProgramEpisode:
     ):
         self.request = request
         self.env_error: tuple[Reply, EnvError] | None = None
-        self.started = time.perf_counter()
         max_tokens = min(request.sampling.max_tokens, request.limits.max_tokens)
         self.chat = Conversations(
             engine,
@@ -116,29 +102,22 @@ class ProgramEpisode:
         self._numbers = itertools.count()
         self._first: Observation | None = None
         self._last: Observation | None = None
-        self._steps: list[_Step] = []
+        self._steps: list[Step] = []
         self._reply: concurrent.futures.Future[Observation] | None = None
-        # Names of open chat requests, with the version of the weights that each needs.
-        self._open: dict[str, int | None] = {}
-        self._version: int | None = None
+        self._open = OpenRequests()
         self._is_paused = False
         self._unsent: Callable[[], None] | None = None  # call of the environment during a pause
-        self._waiting_since: float | None = None
-        self._waited_s = 0.0
-        self._overlapping: set[str] = set()  # names of requests that were open with others
 
     @property
     def active_s(self) -> float:
         """Seconds since the start in which the episode did not wait for newer weights."""
         with self._lock:
-            now = time.perf_counter()
-            since = now if self._waiting_since is None else self._waiting_since
-            return since - self.started - self._waited_s
+            return self._open.active_s
 
     @property
     def is_waiting(self) -> bool:
         """True if the episode waits for newer weights, and for nothing else."""
-        return self._waiting_since is not None and self._reply is None
+        return self._open.is_waiting and self._reply is None
 
     @property
     def uses_environment(self) -> bool:
@@ -177,7 +156,7 @@ class ProgramEpisode:
                 raise EpisodeEndedError("the environment has ended the episode; return")
             name = answer_name(response_id, choice) if response_id else ""
             parsed = self._text.parse(answer)
-            step = _Step(self._find_answer(answer, name), parsed.action)
+            step = Step(self._find_answer(answer, name), parsed.action)
             if parsed.action is None:
                 return self._reject(step, parsed.problem or "")
             action = parsed.action
@@ -197,31 +176,19 @@ class ProgramEpisode:
         """
         answers = dict(self.chat.answers)
         if name:
-            if name not in answers:
-                raise RequestError(
-                    f"there is no answer {name!r}; give the id of a response of this episode, and "
-                    "the index of one of its choices",
-                    param="response_id",
-                )
-            return answers[name]
+            return named_answer(answers, name)
         taken = [step.after for step in self._steps]
-        same = [a for a in answers.values() if text.strip() in self._contents(a.text)]
-        fresh = [a for a in same if not any(a is other for other in taken)]
-        if same:
-            return (fresh or same)[-1]
+        found = answer_with_text(text, answers.values(), taken, self.chat.form)
+        if found is not None:
+            return found
         last = next(reversed(answers), "")
-        if last in self._overlapping or len(self._open) > (last in self._open):
+        if self._open.overlaps(last):
             raise RequestError(
                 "the text is not that of an answer, and several requests were open at the same "
                 "time; name the answer with response_id (and choice)",
                 param="response_id",
             )
         return answers.get(last)
-
-    def _contents(self, text: str) -> tuple[str, ...]:
-        """Returns the forms in which clients see the text of an answer."""
-        parts = [self.chat.form.read(text, has_tools=has_tools) for has_tools in (False, True)]
-        return text.strip(), *(part.text.strip() for part in parts)
 
     def submit_chat(
         self,
@@ -267,16 +234,12 @@ class ProgramEpisode:
             self._discount()
             raise
         with self._lock:
-            if self._open:
-                self._overlapping |= {name, *self._open}
-            self._open[name] = version
-            self._update_clock()
+            self._open.add(name, version)
 
         def end(future: Any) -> None:
             with self._lock:
-                self._open.pop(name, None)
+                self._open.remove(name)
                 self._num_requests -= future.exception() is not None
-                self._update_clock()
 
         pending.result.add_done_callback(end)
         return pending
@@ -288,7 +251,7 @@ class ProgramEpisode:
         """
         response = name.rpartition("/")[0]
         with self._lock:
-            others = [*self._open, *self.chat.answers]
+            others = [*self._open.names, *self.chat.answers]
             if not response or all(o.rpartition("/")[0] != response for o in others):
                 self._wants_turns = True
                 return error
@@ -308,17 +271,6 @@ class ProgramEpisode:
             self.overridden.update(changed)
         return dataclasses.replace(sampling, **dict.fromkeys(_OF_CONFIG))
 
-    def _update_clock(self) -> None:
-        """Starts or ends a wait for newer weights, after a change of the open requests."""
-        now = time.perf_counter()
-        if self._waiting_since is not None:
-            self._waited_s += now - self._waiting_since
-        is_waiting = bool(self._open) and all(
-            version is not None and self._version is not None and version > self._version
-            for version in self._open.values()
-        )
-        self._waiting_since = now if is_waiting else None
-
     # The following methods are called by the collector.
 
     def pause(self) -> bool:
@@ -330,8 +282,8 @@ class ProgramEpisode:
     def resume(self, version: int | None) -> None:
         """Continues with the weights of a version; None if no request has a version."""
         with self._lock:
-            self._version, self._is_paused = version, False
-            self._update_clock()
+            self._open.set_version(version)
+            self._is_paused = False
             send, self._unsent = self._unsent, None
             if send is not None:
                 send()
@@ -393,85 +345,17 @@ class ProgramEpisode:
 
     def trajectory(self, ending: Ending, *, error: str, attempts: int) -> Trajectory:
         """Returns the record of the episode; its branches are the sequences of the program."""
-        recorded = sorted(self.chat.sequences.items(), key=lambda item: item[0].number)
-        sequences = [sequence for sequence, _ in recorded]
-        has_env_score = self._last is not None and not ending.is_own
-
-        def join(name: str, dtype: Any) -> np.ndarray:
-            return np.asarray([x for s in sequences for x in getattr(s, name)], dtype)
-
-        return Trajectory(
-            item_id=self.request.task.item_id,
-            sample=self.request.sample,
-            step=self.request.step,
-            outcome=ending.outcome,
-            score=ending.score,
-            success=ending.success,
-            tokens=join("tokens", np.int32),
-            sources=join("sources", np.int8),
-            logprobs=join("logprobs", np.float32),
-            policy_versions=join("versions", np.int32),
-            turns=self._make_turns(sequences, None if has_env_score else ending.score),
-            messages=tuple(
-                message
-                for sequence, known in recorded
-                for message in _shown(known, len(sequence.answers))
-            ),
+        return make_trajectory(
+            self.request,
+            self.chat.sequences,
+            self._steps,
+            ending,
+            first=self._first,
+            last=self._last,
             error=error,
             attempts=attempts,
-            seconds=time.perf_counter() - self.started,
-            score_scale=self._last.score_scale if self._last and has_env_score else 1.0,
-            first_observation=None if self._first is None else self._first.text,
-            branch_starts=tuple(itertools.accumulate(len(s) for s in sequences[:-1])),
+            seconds=time.perf_counter() - self._open.started,
         )
-
-    def _make_turns(
-        self, sequences: Sequence[TokenSequence], own_score: float | None
-    ) -> tuple[Turn, ...]:
-        """Returns the turns of all sequences.
-
-        Args:
-          sequences: Sequences in the order of the record.
-          own_score: Score that the program set, reward of the last turn; None if the turns have the
-            rewards of the environment.
-        """
-        turns = []
-        start = 0
-        for sequence in sequences:
-            turns += [self._make_turn(answer, start) for answer in sequence.answers]
-            start += len(sequence)
-        if own_score is not None:
-            rewards = [0.0] * (len(turns) - 1) + [own_score]
-            turns = [
-                dataclasses.replace(turn, reward=reward)
-                for turn, reward in zip(turns, rewards[: len(turns)], strict=True)
-            ]
-        return tuple(turns)
-
-    def _make_turn(self, answer: Answer, start: int) -> Turn:
-        """Returns the turn of an answer whose sequence begins at `start`, with its action."""
-        turn = Turn(
-            action_start=start + answer.start,
-            action_stop=start + answer.stop,
-            text=answer.text,
-            action=answer.text,
-            observation="",
-            reward=0.0,
-            is_cut=answer.is_cut,
-            grammar=answer.grammar,
-        )
-        for step in self._steps:
-            if step.after is not answer:
-                continue
-            turn = dataclasses.replace(turn, action=step.action, observation=step.observation)
-            if step.answer is not None:
-                turn = dataclasses.replace(
-                    turn,
-                    reward=turn.reward + step.answer.reward,
-                    is_rejected=step.answer.is_rejection,
-                    shows_state=step.answer.shows_state,
-                )
-        return turn
 
     def _make_key(self, seed: int | None, number: int) -> np.ndarray:
         """Returns the key of a sequence; the first has the key of the same episode without a program."""
@@ -485,20 +369,17 @@ class ProgramEpisode:
 
     def _count_request(self) -> None:
         """Counts a request; refuses it if the episode is over or has reached a limit."""
+        most = self.request.limits.max_turns
         with self._lock:
-            self._count_or_refuse()
-
-    def _count_or_refuse(self) -> None:
-        limits = self.request.limits
-        if self._is_over:
-            raise RequestError(_OVER, _EPISODE_OVER)
-        if self._limit is not None or self._num_requests >= limits.max_turns:
-            raise RequestError(
-                f"the episode has reached a limit ({self._limit or Outcome.HORIZON}; "
-                f"{limits.max_turns} turns at most); the program should return",
-                EPISODE_LIMIT,
-            )
-        self._num_requests += 1
+            if self._is_over:
+                raise RequestError(_OVER, _EPISODE_OVER)
+            if self._limit is not None or self._num_requests >= most:
+                raise RequestError(
+                    f"the episode has reached a limit ({self._limit or Outcome.HORIZON}; "
+                    f"{most} turns at most); the program should return",
+                    EPISODE_LIMIT,
+                )
+            self._num_requests += 1
 
     def _ask(
         self, send: Callable[[], None], take: Callable[[Observation], None]
@@ -528,7 +409,7 @@ class ProgramEpisode:
     def _take_first(self, observation: Observation) -> None:
         self._first = self._last = observation
 
-    def _reject(self, step: _Step, problem: str) -> "concurrent.futures.Future[Observation]":
+    def _reject(self, step: Step, problem: str) -> "concurrent.futures.Future[Observation]":
         """Answers a text without an action, without a call of the environment."""
         assert self._last is not None
         self._steps.append(step)
@@ -537,17 +418,3 @@ class ProgramEpisode:
         answer: concurrent.futures.Future[Observation] = concurrent.futures.Future()
         answer.set_result(dataclasses.replace(self._last, text=problem, reward=0.0, done=False))
         return answer
-
-
-def _shown(messages: Any, num_answers: int) -> list[Any]:
-    """Returns the messages of a branch for the record.
-
-    Answers that this branch did not sample, but got in a rewritten history, have no loss.
-    """
-    answers = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
-    given = set(answers[: len(answers) - num_answers])
-    return [
-        {"role": message["role"], "content": message.get("content") or ""}
-        | ({"loss": False} if i in given else {})
-        for i, message in enumerate(messages)
-    ]

@@ -23,7 +23,6 @@ from collections.abc import Callable, Sequence
 
 from agentgym_jax.episodes.trajectory import Trajectory
 from agentgym_jax.jobs.run import Run, SampledUpdate, StopRequested
-from agentgym_jax.judge.judge import score_episodes
 from agentgym_jax.learner.controller_state import ControllerState
 from agentgym_jax.rl.build import RLParts
 from agentgym_jax.rl.rollout_step import (
@@ -87,9 +86,8 @@ class OverlappingRollouts:
                 should_stop=should_stop,
             )
             trajectories = self._episodes.take(indices)
-            if parts.agent.judge is not None and not should_stop():
-                judge = parts.agent.judge
-                trajectories = score_episodes(judge, trajectories, statistics, should_stop)
+            if (judge := parts.agent.judge) is not None:
+                trajectories = judge.score_rollout(trajectories, statistics, should_stop)
             return trajectories, statistics
 
         requests = [] if drawn is None else drawn.requests

@@ -216,11 +216,12 @@ def _collect_round(
     turns = sorted({limit.turns for limit in drawn.limits})
     phase = f"rollout, horizon {turns[0]}" + (f" to {turns[-1]}" if len(turns) > 1 else "")
     trajectories, statistics = collect_shared(
-        parts.agent.training_collector,
+        parts.agent.collector,
         drawn.requests,
         replacement_stride=parts.settings.rollout.group_size,
         on_progress=run.progress(phase + (f", round {number + 1}" if number else "")),
         should_stop=should_stop,
+        score=None if parts.agent.judge is None else parts.agent.judge.score_rollout,
     )
     if is_stopped(trajectories):
         raise StopRequested(f"stopped while collecting step {step + 1}")

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym_jax.client.answers import Observation
-from agentgym_jax.episodes.trajectory import Trajectory
+from agentgym_jax.episodes.token_lists import TokenLists
+from agentgym_jax.episodes.trajectory import ARRAYS, Trajectory
 from agentgym_jax.rollout.episode import Append, Command, Episode, EpisodeRequest, Send
 
 _SHOWN = 40  # characters shown before and after the first difference of two texts
@@ -49,10 +50,8 @@ class ContinuedEpisode(Episode):
         stop = recorded.turns[turn - 1].action_start
         self._turns = list(recorded.turns[: turn - 1])
         self._messages = list(recorded.messages[: opening_messages(recorded, turn)])
-        self._tokens = recorded.tokens[:stop].tolist()
-        self._sources = recorded.sources[:stop].tolist()
-        self._logprobs = recorded.logprobs[:stop].tolist()
-        self._versions = recorded.policy_versions[:stop].tolist()
+        lists = {name: getattr(recorded, name)[:stop].tolist() for name in ARRAYS}
+        self._branches = [TokenLists(**lists)]
         self._actions = [i for i, turn in enumerate(self._turns) if turn.action is not None]
         self._sent: int | None = None  # index of the repeated turn that waits for its answer
         self._is_prefilled = False
@@ -94,10 +93,11 @@ class ContinuedEpisode(Episode):
         if self._is_prefilled:
             return super()._append(chunks, kept)
         self._is_prefilled = True
-        if self._branch_starts:  # the chat template has changed the forced turn
-            return super()._append([self._tokens[self._branch_start :]])
-        stops = [*self._prefix_stops(), len(self._tokens)]
-        return super()._append([self._tokens[i:j] for i, j in itertools.pairwise(stops)])
+        if len(self._branches) > 1:  # the chat template has changed the forced turn
+            return super()._append([list(self._branch.tokens)])
+        tokens = self._branch.tokens
+        stops = [*self._prefix_stops(), len(tokens)]
+        return super()._append([tokens[i:j] for i, j in itertools.pairwise(stops)])
 
     def _prefix_stops(self) -> Sequence[int]:
         """Returns the cuts of the prefix, from 0.
@@ -105,7 +105,7 @@ class ContinuedEpisode(Episode):
         Observations are prefilled in the shapes of the recorded episode. Continuations from several
         turns share the chunks of their common beginning.
         """
-        recorded, stop = self._continuation.recorded, len(self._tokens)
+        recorded, stop = self._continuation.recorded, len(self._branch)
         opening = self._messages[: opening_messages(recorded, 1)]
         ends = list(itertools.accumulate(map(len, self._renderer.opening(opening))))
         cuts = {0, stop - 1} | (

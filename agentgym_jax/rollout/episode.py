@@ -14,6 +14,7 @@ import numpy as np
 from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.answers import Observation
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.episodes.token_lists import TokenLists, token_fields
 from agentgym_jax.episodes.trajectory import Outcome, TokenSource, Trajectory, Turn
 from agentgym_jax.sampling.options import SamplingOptions
 
@@ -181,11 +182,7 @@ class Episode:
         self._result_role = result_role
         self._first_observation = ""
         self._messages: list[Mapping[str, str]] = list(preamble)
-        self._tokens: list[int] = []
-        self._sources: list[int] = []
-        self._logprobs: list[float] = []
-        self._versions: list[int] = []
-        self._branch_starts: list[int] = []
+        self._branches = [TokenLists()]
         self._opening: list[list[int]] = []
         self._turns: list[Turn] = []
         self._last = Observation("", reward=0.0, score=0.0, done=False, success=False)
@@ -210,8 +207,8 @@ class Episode:
         start = {"role": "user", "content": self._renderer.start_of(shown, self._limits.max_tokens)}
         chunks = self._opening = self._renderer.opening([*self._messages[:-1], start])
         for chunk in chunks:
-            self._extend(chunk, TokenSource.PROMPT)
-        if len(self._tokens) >= self._limits.max_tokens:
+            self._branch.extend(chunk, TokenSource.PROMPT)
+        if len(self._branch) >= self._limits.max_tokens:
             return self._finish(Outcome.CONTEXT_FULL)
         return Append(chunks)
 
@@ -220,20 +217,22 @@ class Episode:
 
         The opening is a separate part, so that rows of a group can share it.
         """
-        tokens = self._tokens[self._branch_start :]
-        if self._branch_starts:
-            return self._append([tokens])
+        tokens = self._branch.tokens
+        if len(self._branches) > 1:
+            return self._append([list(tokens)])
         return self._append([*self._opening, tokens[sum(map(len, self._opening)) :]])
 
     def act(self, turn: AgentTurn, parsed: ParsedAction) -> Command:
         """Records a turn of the agent and the result of parsing its text."""
-        start = len(self._tokens)
-        self._extend(turn.tokens.tolist(), TokenSource.ACTION, turn.logprobs.tolist(), turn.version)
+        start = sum(map(len, self._branches))
+        self._branch.extend(
+            turn.tokens.tolist(), TokenSource.ACTION, turn.logprobs.tolist(), turn.version
+        )
         self._messages.append({"role": "assistant", "content": turn.text})
         self._turns.append(
             Turn(
                 action_start=start,
-                action_stop=len(self._tokens),
+                action_stop=start + len(turn.tokens),
                 text=turn.text,
                 action=parsed.action,
                 observation="",
@@ -278,10 +277,7 @@ class Episode:
             outcome=self._outcome,
             score=self._last.score,
             success=self._last.success,
-            tokens=np.asarray(self._tokens, np.int32),
-            sources=np.asarray(self._sources, np.int8),
-            logprobs=np.asarray(self._logprobs, np.float32),
-            policy_versions=np.asarray(self._versions, np.int32),
+            **token_fields(self._branches),
             turns=tuple(self._turns),
             messages=tuple(self._messages),
             error=self._error,
@@ -289,7 +285,6 @@ class Episode:
             seconds=seconds,
             score_scale=self._last.score_scale,
             first_observation=self._first_observation,
-            branch_starts=tuple(self._branch_starts),
         )
 
     def _continue(self, observation: str, role: str) -> Command:
@@ -304,33 +299,33 @@ class Episode:
         chunk = self._renderer.continuation(messages, not self._turns[-1].is_cut)
         if chunk is None:
             return self._finish(Outcome.HORIZON) if is_last else self._begin_branch(messages)
-        if len(self._tokens) - self._branch_start + len(chunk) >= self._limits.max_tokens:
+        if len(self._branch) + len(chunk) >= self._limits.max_tokens:
             return self._finish(Outcome.HORIZON if is_last else Outcome.CONTEXT_FULL)
         self._messages = messages
-        self._extend(chunk, TokenSource.OBSERVATION)
+        self._branch.extend(chunk, TokenSource.OBSERVATION)
         return self._finish(Outcome.HORIZON) if is_last else self._append([chunk])
 
     def _begin_branch(self, messages: list[Mapping[str, str]]) -> Command:
         """Continues in a new branch, because the chat template changes the last turn."""
-        before = self._tokens[self._branch_start :]
+        before = self._branch.tokens
         tokens = sum(self._renderer.opening(messages), [])
         if len(tokens) >= self._limits.max_tokens:
             return self._finish(Outcome.CONTEXT_FULL)
         self._messages = messages
-        self._branch_starts.append(len(self._tokens))
-        self._extend(tokens, TokenSource.PROMPT)
+        self._branches.append(TokenLists())
+        self._branch.extend(tokens, TokenSource.PROMPT)
         # The last token of a row is not in its cache, and one token must be left to compute.
         longest = min(len(before), len(tokens)) - 1
         kept = len(os.path.commonprefix([before[:longest], tokens[:longest]]))
         return self._append([tokens[kept:]], kept)
 
     def _append(self, chunks: list[list[int]], kept: int | None = None) -> Append:
-        return Append(chunks, len(self._branch_starts), kept)
+        return Append(chunks, len(self._branches) - 1, kept)
 
     @property
-    def _branch_start(self) -> int:
-        """Returns the index of the first token of the present branch."""
-        return self._branch_starts[-1] if self._branch_starts else 0
+    def _branch(self) -> TokenLists:
+        """Returns the tokens of the present branch."""
+        return self._branches[-1]
 
     def _shown(self, observation: str) -> str:
         """Returns the observation with the turn budget added, as the agent reads it."""
@@ -344,16 +339,3 @@ class Episode:
     def _finish(self, outcome: Outcome) -> Finish:
         self._outcome = outcome
         return Finish(outcome)
-
-    def _extend(
-        self,
-        tokens: Sequence[int],
-        source: TokenSource,
-        logprobs: Sequence[float] | None = None,
-        version: int = -1,
-    ) -> None:
-        n = len(tokens)
-        self._tokens.extend(tokens)
-        self._sources.extend([int(source)] * n)
-        self._logprobs.extend([0.0] * n if logprobs is None else logprobs)
-        self._versions.extend([version] * n)

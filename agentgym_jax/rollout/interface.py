@@ -1,14 +1,12 @@
-"""Interface of the collectors of episodes, their statistics, and the texts of an environment."""
+"""Statistics of a rollout, and the texts of an environment."""
 
 import collections
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from agentgym_jax.client.actions import ParsedAction
-from agentgym_jax.client.pool import EnvPool
-from agentgym_jax.episodes.trajectory import Trajectory
-from agentgym_jax.rollout.episode import EpisodeRequest, Renderer
+from agentgym_jax.rollout.episode import Renderer
 from agentgym_jax.rollout.retries import RetryDecision
 
 
@@ -67,48 +65,3 @@ class CollectStatistics:
         """Returns the sum of the statistics of two consecutive calls."""
         names = [field.name for field in dataclasses.fields(self)]
         return CollectStatistics(**{n: getattr(self, n) + getattr(other, n) for n in names})
-
-
-class OverlappingEpisodes(Protocol):
-    """Interface of `collect.RunningEpisodes` and of `program_collector.RunningPrograms`."""
-
-    def add(self, requests: Sequence[EpisodeRequest]) -> range:
-        """Adds episodes, which the next `run` starts; returns their indices."""
-
-    def run(
-        self,
-        version: int | None = None,
-        *,
-        on_progress: Callable[[int, int, int], None],
-        should_stop: Callable[[], bool],
-    ) -> CollectStatistics:
-        """Runs all episodes until they end or wait for weights newer than `version`."""
-
-    def take(self, indices: Sequence[int]) -> list[Trajectory]:
-        """Returns finished episodes and forgets them."""
-
-    def close(self) -> None:
-        """Ends the episodes that have not finished."""
-
-
-class EpisodeCollector(Protocol):
-    """Interface of `collect.Collector`, `programs.collect.ProgramCollector` and `judge.JudgedCollector`."""
-
-    @property
-    def pool(self) -> EnvPool:
-        """Returns the environment pool."""
-
-    def collect(
-        self,
-        requests: Sequence[EpisodeRequest],
-        *,
-        replacement_stride: int,
-        on_progress: Callable[[int, int, int], None],
-        should_stop: Callable[[], bool],
-        on_episode: Callable[[int, Trajectory], None] | None = None,
-        is_part: bool = False,
-    ) -> tuple[list[Trajectory], CollectStatistics]:
-        """Collects the episodes of all requests."""
-
-    def overlapping(self, replacement_stride: int) -> OverlappingEpisodes:
-        """Returns an object for episodes that wait for newer weights between their turns."""

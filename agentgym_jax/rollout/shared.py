@@ -17,8 +17,9 @@ from agentgym_jax.episodes import summary
 from agentgym_jax.episodes.trajectory import Outcome, Trajectory, from_message, to_message
 from agentgym_jax.mesh import processes
 from agentgym_jax.rollout.episode import EpisodeRequest
-from agentgym_jax.rollout.interface import CollectStatistics, EpisodeCollector
+from agentgym_jax.rollout.interface import CollectStatistics
 from agentgym_jax.rollout.retries import check_collected
+from agentgym_jax.rollout.scheduler import EpisodeCollector
 from agentgym_jax.sampling.sampler_statistics import SamplerStatistics
 
 _CHANNEL = "episodes"

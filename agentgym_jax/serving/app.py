@@ -15,13 +15,14 @@ from starlette.types import ASGIApp
 
 from agentgym_jax.serving import replies, streams, wire
 from agentgym_jax.serving.answer_parts import AnswerForm
+from agentgym_jax.serving.backend import Backend
 from agentgym_jax.serving.bodies import read_body
 from agentgym_jax.serving.error_answers import HANDLERS, error_body
 from agentgym_jax.serving.guard import Guard
 from agentgym_jax.serving.messages_api import CountRequest, MessagesApi, MessagesRequest
 from agentgym_jax.serving.requests import Generation, Pending, RequestError, answer_name
 from agentgym_jax.serving.responses_api import ResponsesApi, ResponsesRequest
-from agentgym_jax.serving.service import Backend, Service
+from agentgym_jax.serving.service import Service
 from agentgym_jax.serving.text_scores import TokenScores
 
 _EPISODE = "/episodes/{episode}"  # prefix of the routes of one episode

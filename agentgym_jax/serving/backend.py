@@ -1,5 +1,6 @@
-"""Backends of the HTTP application."""
+"""The served policy, as the HTTP application uses it."""
 
+import abc
 import concurrent.futures
 import hashlib
 import os
@@ -18,7 +19,57 @@ from agentgym_jax.text.tokenizer import Tokenizer
 from agentgym_jax.text.tool_chat import ToolChat
 
 
-class ModelBackend:
+class Backend(abc.ABC):
+    """Interface of the application to the served policy.
+
+    Attributes:
+      engine: Engine that samples.
+      answer_form: Form of sampled answers.
+      context_length: Maximum number of tokens of a conversation.
+    """
+
+    model_name: str
+
+    def __init__(self, engine: Engine, tokenizer: Tokenizer, answer_form: AnswerForm):
+        self.engine = engine
+        self.answer_form = answer_form
+        self.context_length = engine.cache_length
+        self._tokenizer = tokenizer
+
+    @abc.abstractmethod
+    def chat(self, episode: str | None) -> Chat:
+        """Returns the conversations of an episode; None for those of all other clients.
+
+        Raises:
+          UnknownEpisodeError: There is no such episode.
+        """
+
+    @abc.abstractmethod
+    def score(self, ids: Sequence[int]) -> "concurrent.futures.Future[TokenScores]":
+        """Returns the scores of the tokens of a prompt.
+
+        Raises:
+          RequestError: This policy scores no prompts.
+        """
+
+    def encode(self, text: str) -> list[int]:
+        """Returns the token ids of a text; names of special tokens are ordinary text."""
+        return self._tokenizer.encode(text)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of token ids."""
+        return self._tokenizer.decode(ids)
+
+    def token_bytes(self, token: int) -> bytes:
+        """Returns the bytes of a token."""
+        return self._tokenizer.token_bytes(token)
+
+    def load(self) -> tuple[int, int]:
+        """Returns the number of sampling and of waiting requests."""
+        return self.engine.num_active, self.engine.num_waiting
+
+
+class ModelBackend(Backend):
     """Model that is served to any client."""
 
     def __init__(
@@ -32,11 +83,8 @@ class ModelBackend:
         max_known: int,
     ):
         """Creates the backend; `max_known` answers can be continued."""
+        super().__init__(engine, tokenizer, AnswerForm.of(encoder))
         self.model_name = model_name
-        self.context_length = engine.cache_length
-        self.engine = engine
-        self.answer_form = AnswerForm.of(encoder)
-        self._tokenizer = tokenizer
         self._chat = Conversations(engine, encoder, defaults, _random_key, max_known=max_known)
 
     def chat(self, episode: str | None) -> Chat:
@@ -47,25 +95,9 @@ class ModelBackend:
             )
         return self._chat
 
-    def encode(self, text: str) -> list[int]:
-        """Implements `Backend.encode`; names of special tokens are ordinary text."""
-        return self._tokenizer.encode(text)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Implements `Backend.decode`."""
-        return self._tokenizer.decode(ids)
-
-    def token_bytes(self, token: int) -> bytes:
-        """Implements `Backend.token_bytes`."""
-        return self._tokenizer.token_bytes(token)
-
     def score(self, ids: Sequence[int]) -> "concurrent.futures.Future[TokenScores]":
         """Implements `Backend.score`."""
         return self.engine.score(ids)
-
-    def load(self) -> tuple[int, int]:
-        """Implements `Backend.load`."""
-        return self.engine.num_active, self.engine.num_waiting
 
 
 def _random_key(seed: int | None, number: int) -> np.ndarray:

@@ -4,7 +4,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import prometheus_client
 from absl import logging
@@ -12,54 +12,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from agentgym_jax.serving import streams, wire
-from agentgym_jax.serving.answer_parts import AnswerForm
+from agentgym_jax.serving.backend import Backend
 from agentgym_jax.serving.bodies import read_body
 from agentgym_jax.serving.error_answers import TOO_LONG
 from agentgym_jax.serving.requests import Chat, Generation, Pending, RequestError
-from agentgym_jax.serving.text_scores import TokenScores
 
 _MAX_TOKEN_CHARACTERS = 256  # no token of a usual vocabulary is longer
 _MAX_UNKNOWN = 100  # unknown fields of requests that are logged
 _WATCH_S = 0.2  # interval at which a connection is checked, in seconds
-
-
-class Backend(Protocol):
-    """Interface of the application to the served policy.
-
-    Attributes:
-      context_length: Maximum number of tokens of a conversation.
-      answer_form: Form of sampled answers.
-    """
-
-    model_name: str
-    context_length: int
-    answer_form: AnswerForm
-
-    def chat(self, episode: str | None) -> Chat:
-        """Returns the conversations of an episode; None for those of all other clients.
-
-        Raises:
-          UnknownEpisodeError: There is no such episode.
-        """
-
-    def encode(self, text: str) -> list[int]:
-        """Returns the token ids of a text."""
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Returns the text of token ids."""
-
-    def token_bytes(self, token: int) -> bytes:
-        """Returns the bytes of a token."""
-
-    def score(self, ids: Sequence[int]) -> "concurrent.futures.Future[TokenScores]":
-        """Returns the scores of the tokens of a prompt.
-
-        Raises:
-          RequestError: This policy scores no prompts.
-        """
-
-    def load(self) -> tuple[int, int]:
-        """Returns the number of sampling and of waiting requests."""
 
 
 class Service:

@@ -16,17 +16,7 @@ from agentgym_jax.configs import common
 def get_config(arg=None):
     """Returns the config. Options: smoke (two tasks); limit=N tasks, 0 for all; games (folder)."""
     opt = common.parse(arg, smoke=False, limit=60, games="")
-    c = common.evaluation_base()
-    c.environments = dict(
-        alfworld=common.environment(
-            options=dict(games=opt.games) if opt.games else {},
-            eval=dict(kind="split", split="test", group_by="task_type", where={}, limit=opt.limit),
-        )
-    )
-    c.evaluation = dict(every=0, at_start=False, max_turns=30, samples=1, greedy=True)
-    c.sampling.max_turn_tokens = 200
-    c.sampling.max_tokens = c.sampler.cache_length = 14848
-    if opt.smoke:
-        c.environments.alfworld.eval.limit = 2
-        c.evaluation.max_turns = 2
-    return c
+    tasks = common.held_out("task_type", opt.limit)
+    options = dict(games=opt.games) if opt.games else {}
+    environments = dict(alfworld=common.environment(options=options, eval=tasks))
+    return common.evaluation(environments, opt.smoke, turns=30, turn_tokens=200, tokens=14848)

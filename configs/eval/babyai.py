@@ -13,14 +13,6 @@ from agentgym_jax.configs import common
 def get_config(arg=None):
     """Returns the config. Options: smoke (two tasks); limit=N tasks."""
     opt = common.parse(arg, smoke=False, limit=90)
-    c = common.evaluation_base()
-    c.environments = dict(
-        babyai=common.environment(
-            eval=dict(kind="split", split="test", group_by="family", where={}, limit=opt.limit),
-        )
-    )
-    c.evaluation = dict(every=0, at_start=False, max_turns=20, samples=1, greedy=True)
-    if opt.smoke:
-        c.environments.babyai.eval.limit = 2
-        c.evaluation.max_turns = 2
-    return c
+    tasks = common.held_out("family", opt.limit)
+    environments = dict(babyai=common.environment(eval=tasks))
+    return common.evaluation(environments, opt.smoke, turns=20)

@@ -16,15 +16,7 @@ from agentgym_jax.configs import common
 def get_config(arg=None):
     """Returns the config. Options: smoke (two tasks); limit=N held-out tasks, 0 for all."""
     opt = common.parse(arg, smoke=False, limit=0)
-    c = common.evaluation_base()
-    tasks = dict(kind="split", split="test", where={}, limit=2 if opt.smoke else opt.limit)
-    tasks |= dict(group_by="split")
-    c.environments = dict(
-        mcp=common.environment(eval=tasks, options=dict(command="", tasks="")),
-    )
-    c.evaluation = dict(every=0, at_start=False, max_turns=20, samples=1, greedy=True)
-    c.sampling.max_turn_tokens = 400
-    c.sampling.max_tokens = c.sampler.cache_length = 8192
-    if opt.smoke:
-        c.evaluation.max_turns = 2
-    return c
+    tasks = common.held_out("split", opt.limit)
+    options = dict(command="", tasks="")
+    environments = dict(mcp=common.environment(options=options, eval=tasks))
+    return common.evaluation(environments, opt.smoke, turns=20, turn_tokens=400, tokens=8192)

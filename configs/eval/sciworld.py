@@ -15,14 +15,6 @@ from agentgym_jax.configs import common
 def get_config(arg=None):
     """Returns the config. Options: smoke (two tasks); limit=N tasks."""
     opt = common.parse(arg, smoke=False, limit=200)
-    c = common.evaluation_base()
-    c.environments = dict(
-        sciworld=common.environment(
-            eval=dict(kind="split", split="test", group_by="topic", where={}, limit=opt.limit),
-        )
-    )
-    c.evaluation = dict(every=0, at_start=False, max_turns=30, samples=1, greedy=True)
-    if opt.smoke:
-        c.environments.sciworld.eval.limit = 2
-        c.evaluation.max_turns = 2
-    return c
+    tasks = common.held_out("topic", opt.limit)
+    environments = dict(sciworld=common.environment(eval=tasks))
+    return common.evaluation(environments, opt.smoke, turns=30)

@@ -16,16 +16,6 @@ from agentgym_jax.configs import common
 def get_config(arg=None):
     """Returns the config. Options: smoke (two tasks); limit=N tasks."""
     opt = common.parse(arg, smoke=False, limit=400)
-    c = common.evaluation_base()
-    c.environments = dict(
-        searchqa=common.environment(
-            eval=dict(kind="split", split="test", group_by="kind", where={}, limit=opt.limit),
-        )
-    )
-    c.evaluation = dict(every=0, at_start=False, max_turns=30, samples=1, greedy=True)
-    c.sampling.max_turn_tokens = 512
-    c.sampling.max_tokens = c.sampler.cache_length = 9216
-    if opt.smoke:
-        c.environments.searchqa.eval.limit = 2
-        c.evaluation.max_turns = 2
-    return c
+    tasks = common.held_out("kind", opt.limit)
+    environments = dict(searchqa=common.environment(eval=tasks))
+    return common.evaluation(environments, opt.smoke, turns=30, turn_tokens=512, tokens=9216)

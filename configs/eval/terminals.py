@@ -18,15 +18,7 @@ def get_config(arg=None):
     Options: smoke (two tasks); limit=N tasks, 0 for all; tasks=a folder in Harbor's format.
     """
     opt = common.parse(arg, smoke=False, limit=0, tasks="")
-    c = common.evaluation_base()
-    limit = 2 if opt.smoke else opt.limit
-    held_out = dict(kind="split", split="test", group_by="group", where={}, limit=limit)
-    c.environments = dict(
-        terminals=common.environment(options=dict(tasks=opt.tasks), eval=held_out),
-    )
-    c.evaluation = dict(every=0, at_start=False, max_turns=20, samples=1, greedy=True)
-    c.sampling.max_turn_tokens = 512
-    c.sampling.max_tokens = c.sampler.cache_length = 16384
-    if opt.smoke:
-        c.evaluation.max_turns = 2
-    return c
+    tasks = common.held_out("group", opt.limit)
+    options = dict(tasks=opt.tasks)
+    environments = dict(terminals=common.environment(options=options, eval=tasks))
+    return common.evaluation(environments, opt.smoke, turns=20, turn_tokens=512, tokens=16384)

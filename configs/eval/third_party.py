@@ -16,15 +16,9 @@ from agentgym_jax.configs import common
 def get_config(arg=None):
     """Returns the config. Options: smoke (two tasks each); limit=N tasks each, 0 for all."""
     opt = common.parse(arg, smoke=False, limit=60)
-    c = common.evaluation_base()
-    tasks = dict(kind="split", split="test", where={}, limit=2 if opt.smoke else opt.limit)
-    c.environments = dict(
-        reasoning_gym=common.environment(eval=tasks | dict(group_by="dataset"), eval_max_turns=1),
-        textarena=common.environment(eval=tasks | dict(group_by="game")),
+    datasets, games = (common.held_out(name, opt.limit) for name in ("dataset", "game"))
+    environments = dict(
+        reasoning_gym=common.environment(eval=datasets, eval_max_turns=1),
+        textarena=common.environment(eval=games),
     )
-    c.evaluation = dict(every=0, at_start=False, max_turns=30, samples=1, greedy=True)
-    c.sampling.max_turn_tokens = 400
-    c.sampling.max_tokens = c.sampler.cache_length = 14848
-    if opt.smoke:
-        c.evaluation.max_turns = 2
-    return c
+    return common.evaluation(environments, opt.smoke, turns=30, turn_tokens=400, tokens=14848)

@@ -18,16 +18,9 @@ from agentgym_jax.configs import common
 def get_config(arg=None):
     """Returns the config. Options: smoke (two tasks each); limit=N tasks each, 0 for all."""
     opt = common.parse(arg, smoke=False, limit=0)
-    c = common.evaluation_base()
-    tasks = dict(kind="split", split="test", group_by="kind", where={})
-    tasks["limit"] = 2 if opt.smoke else opt.limit
-    c.environments = dict(
+    tasks = common.held_out("kind", opt.limit)
+    environments = dict(
         tau2=common.environment(eval=tasks, eval_max_turns=50),
         bfcl=common.environment(eval=tasks, eval_max_turns=60),
     )
-    c.evaluation = dict(every=0, at_start=False, max_turns=60, samples=1, greedy=True)
-    c.sampling.max_turn_tokens = 400
-    c.sampling.max_tokens = c.sampler.cache_length = 40960
-    if opt.smoke:
-        c.evaluation.max_turns = 2
-    return c
+    return common.evaluation(environments, opt.smoke, turns=60, turn_tokens=400, tokens=40960)

@@ -15,17 +15,7 @@ from agentgym_jax.configs import common
 def get_config(arg=None):
     """Returns the config. Options: smoke (two tasks); limit=N tasks; deployment (file)."""
     opt = common.parse(arg, smoke=False, limit=0, deployment="")
-    c = common.evaluation_base()
-    c.environments = dict(
-        webarena=common.environment(
-            options=dict(deployment=opt.deployment) if opt.deployment else {},
-            eval=dict(kind="split", split="test", group_by="template", where={}, limit=opt.limit),
-        )
-    )
-    c.evaluation = dict(every=0, at_start=False, max_turns=15, samples=1, greedy=True)
-    c.sampling.max_turn_tokens = 512
-    c.sampling.max_tokens = c.sampler.cache_length = 14848
-    if opt.smoke:
-        c.environments.webarena.eval.limit = 2
-        c.evaluation.max_turns = 2
-    return c
+    tasks = common.held_out("template", opt.limit)
+    options = dict(deployment=opt.deployment) if opt.deployment else {}
+    environments = dict(webarena=common.environment(options=options, eval=tasks))
+    return common.evaluation(environments, opt.smoke, turns=15, turn_tokens=512, tokens=14848)

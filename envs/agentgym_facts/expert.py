@@ -46,11 +46,6 @@ class Expert:
         self._seen: list[Document] = []
         self._tried = 0  # number of queries already sent for the current step
 
-    @property
-    def understands(self) -> bool:
-        """True if the question has one of the known wordings."""
-        return bool(self._steps)
-
     def next_action(self, observation: str) -> str:
         """Returns the next `<search>` or `<answer>` action; the first observation may be empty or
         the prompt.

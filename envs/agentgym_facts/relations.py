@@ -89,15 +89,7 @@ def _about(pattern: str) -> Reader:
     The pattern has the groups `subject` and `answer`, and optionally `within` for the subject's
     country.
     """
-    compiled = re.compile(pattern)
-
-    def read(document: Document, subject: str, within: str) -> str | None:
-        for found in compiled.finditer(document.text):
-            if _names_match(found["subject"], subject) and _is_within(found, within):
-                return found["answer"].strip().removeprefix("the ")
-        return None
-
-    return read
+    return _sentence(pattern, "subject", _names_match)
 
 
 def _leads_to(pattern: str, wanted: Callable[[str, str], bool] = same_name) -> Reader:
@@ -107,11 +99,15 @@ def _leads_to(pattern: str, wanted: Callable[[str, str], bool] = same_name) -> R
     The group `value` of the sentence is compared with the subject; the group `answer` is the
     answer.
     """
+    return _sentence(pattern, "value", wanted)
+
+
+def _sentence(pattern: str, group: str, wanted: Callable[[str, str], bool]) -> Reader:
     compiled = re.compile(pattern)
 
     def read(document: Document, subject: str, within: str) -> str | None:
         for found in compiled.finditer(document.text):
-            if wanted(found["value"], subject) and _is_within(found, within):
+            if wanted(found[group], subject) and _is_within(found, within):
                 return found["answer"].strip().removeprefix("the ")
         return None
 
@@ -122,12 +118,7 @@ def _last_part(read: Reader) -> Reader:
     """Returns a reader that keeps only the last part of an answer, such as `United States` of
     `Ohio, United States`.
     """
-
-    def read_last(document: Document, subject: str, within: str) -> str | None:
-        answer = read(document, subject, within)
-        return answer.split(", ")[-1] if answer else None
-
-    return read_last
+    return _cleaned(read, lambda answer: answer.split(", ")[-1])
 
 
 def _cleaned(read: Reader, clean: Callable[[str], str]) -> Reader:

@@ -12,7 +12,6 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agentgym_envs.base.environment import SetupError
 from agentgym_envs.data_folder import data_folder
 from agentgym_facts.sources import SOURCES
 
@@ -56,20 +55,6 @@ def is_built(folder: pathlib.Path) -> bool:
     atomic.
     """
     return (folder / METADATA).is_file()
-
-
-def require_default() -> pathlib.Path:
-    """Returns the folder of the default corpus after checking that it exists.
-
-    Raises:
-      SetupError: the default corpus is not built.
-    """
-    folder = default_folder()
-    if not is_built(folder):
-        raise SetupError(
-            f"the corpus {folder.name} is not built in {folder.parent}. Run: {COMMAND}"
-        )
-    return folder
 
 
 def read_rows(path: pathlib.Path) -> Iterator[dict[str, Any]]:

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -20,22 +21,25 @@ from agentgym_sites.site import storage_state_path
 TEMPLATE = "template.sqlite3"
 
 
-def make_template(
-    folder: pathlib.Path, seed: Callable[[], None], say: Callable[[str], None]
-) -> None:
-    """Creates `template.sqlite3` in the folder and fills its tables."""
+def make_template(folder: pathlib.Path, seed: Callable[[], None]) -> None:
+    """Creates `template.sqlite3` in the folder and fills its tables; prints each step."""
     database = folder / TEMPLATE
     use_database(database)
     clock.install_in_signatures()
     with clock.at(clock.EPISODE_START), chance.seed_request(-1):
-        say("making tables")
+        _say("making tables")
         call_command("migrate", interactive=False, verbosity=0, run_syncdb=True)
-        say("filling them")
+        _say("filling them")
         with transaction.atomic():
             seed()
     add_clock(database)
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("VACUUM")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def save_login(

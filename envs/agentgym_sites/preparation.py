@@ -20,7 +20,13 @@ from agentgym_sites.site import Account, Site, require
 
 _HERE = pathlib.Path(__file__).parent
 # Files on which the templates of all Django sites depend.
-_SHARED_SOURCES = ("chance.py", "clock.py", "django_template.py", "episode_database.py")
+_SHARED_SOURCES = (
+    "chance.py",
+    "clock.py",
+    "django_settings.py",
+    "django_template.py",
+    "episode_database.py",
+)
 
 
 def prepare(site: Site, folder: pathlib.Path) -> pathlib.Path:

@@ -81,7 +81,7 @@ def main():
     parser.add_argument("--results", type=pathlib.Path)
     parser.add_argument("--show-failures", action="store_true")
     options = parser.parse_args()
-    folder = options.corpus or store.require_default()
+    folder = options.corpus or store.default_folder()
     start = time.perf_counter()
     search = Search(folder)
     print(f"indexed {len(search.ids):,} passages in {time.perf_counter() - start:.0f} s")

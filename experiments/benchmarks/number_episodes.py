@@ -69,9 +69,9 @@ class NumberEpisodes:
             {NAME: _LateClient(self, self._options)}, workers=rows, max_idle_sessions=rows
         ) as pool:
             collector = Collector(
-                SampledRows(sampler, _Numbers(), lambda tokens: f"{len(tokens)} numbers"),
-                pool,
-                {NAME: EnvironmentText((), lambda text: ParsedAction(text))},
+                rows=SampledRows(sampler, _Numbers(), lambda tokens: f"{len(tokens)} numbers"),
+                pool=pool,
+                environments={NAME: EnvironmentText((), lambda text: ParsedAction(text))},
                 prefetch=rows,
                 max_attempts=1,
                 max_replacements=0,

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import pathlib
 import random
+import shlex
 import subprocess
 import sys
 
@@ -21,7 +22,7 @@ from agentgym_envs.terminals.environment import (
     read_command,
     read_reward,
 )
-from agentgym_envs.terminals.harbor import read_folder, write_folder
+from agentgym_envs.terminals.harbor import read_folder
 from agentgym_envs.terminals.programs import draw
 from agentgym_envs.terminals.recipes import FAMILIES, PER_FAMILY, recipe_tasks
 from agentgym_envs.terminals.sandbox import Result
@@ -257,6 +258,36 @@ def test_the_command_scores_the_expert(sandbox, tmp_path):
 def comparable(task):
     """Returns the parts of a task that a folder has; the folder's own name is the name."""
     return dataclasses.replace(task, name="", tests=dict(task.tests), files=dict(task.files))
+
+
+def write_folder(task, root):
+    """Writes a task as a folder in the form of Harbor."""
+    root.mkdir(parents=True)
+    settings = "".join(f"ENV {k}={shlex.quote(v)}\n" for k, v in task.variables.items())
+    copies = "".join(f"COPY files{path} {path}\n" for path in sorted(task.files))
+    files = {
+        "instruction.md": File(task.instruction.encode() + b"\n"),
+        "task.toml": File(
+            (
+                'version = "1.0"\n\n'
+                f"[agent]\ntimeout_sec = {task.agent_seconds:.1f}\n\n"
+                f"[verifier]\ntimeout_sec = {task.test_seconds:.1f}\n\n"
+                f"[environment]\nmemory_mb = {task.limits.memory_mib}\n"
+                f"storage_mb = {task.limits.disk_mib}\n"
+            ).encode()
+        ),
+        "environment/Dockerfile": File(
+            f"FROM debian:bookworm\nWORKDIR {task.work}\n{settings}{copies}".encode()
+        ),
+        "solution/solve.sh": File(task.solution.encode(), 0o755),
+        **{f"environment/files{path}": file for path, file in task.files.items()},
+        **{f"tests/{path}": file for path, file in task.tests.items()},
+    }
+    for name, file in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.data)
+        path.chmod(file.mode)
 
 
 def test_a_task_is_the_same_after_writing_and_reading_its_folder(tmp_path):

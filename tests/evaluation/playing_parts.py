@@ -53,9 +53,9 @@ def maze(
         ) as pool:
             preamble = ({"role": "system", "content": "Walk."},)
             yield Collector(
-                TextRows(agent or ScriptedAgent({"maze": ActionFormat.REACT})),
-                pool,
-                {"maze": EnvironmentText(preamble=preamble, parse=client.parse)},
+                rows=TextRows(agent or ScriptedAgent({"maze": ActionFormat.REACT})),
+                pool=pool,
+                environments={"maze": EnvironmentText(preamble=preamble, parse=client.parse)},
                 prefetch=0,
                 max_attempts=max_attempts,
                 max_replacements=max_replacements,

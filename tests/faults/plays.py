@@ -64,9 +64,9 @@ def play(url, environment, data_idxs, *, servers=None, together=8, step_timeout_
         turns = client.spec().max_turns
         limits = EpisodeLimits(max_turns=turns, max_tokens=10**6, max_parse_errors=1)
         collector = Collector(
-            TextRows(agent),
-            pool,
-            {environment: EnvironmentText(preamble=(), parse=client.parse)},
+            rows=TextRows(agent),
+            pool=pool,
+            environments={environment: EnvironmentText(preamble=(), parse=client.parse)},
             prefetch=0,
             max_attempts=_MAX_ATTEMPTS,
             max_replacements=1,

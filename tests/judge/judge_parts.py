@@ -7,9 +7,10 @@ import json
 from agentgym_jax.client.chat_endpoint import ChatEndpoint
 from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.judge.cache import VerdictCache
-from agentgym_jax.judge.judge import Judge, JudgedCollector
+from agentgym_jax.judge.judge import Judge
 from agentgym_jax.judge.rubric import Rubric
 from agentgym_jax.rollout.interface import CollectStatistics
+from agentgym_jax.rollout.scheduler import EpisodeCollector
 from tests.builders import trajectory, turn
 from tests.fake_server import serving
 from tests.waiting import PATIENCE_S
@@ -86,25 +87,35 @@ def never():
     return False
 
 
-class Played:
-    """Collector whose episodes are given."""
-
-    pool = None
+class Played(EpisodeCollector):
+    """Collector whose episodes are given; it is its own scheduler."""
 
     def __init__(self, *trajectories):
-        self.trajectories = list(trajectories)
+        object.__setattr__(self, "trajectories", list(trajectories))
 
-    def collect(self, requests, **options):
+    def schedule(self, *options):
+        """Returns the collector itself."""
+        return self
+
+    def add(self, requests):
+        """Ignores the requests."""
+
+    def run(self, **options):
+        """Returns empty statistics."""
+        return CollectStatistics(collections.Counter())
+
+    def take(self, indices):
         """Returns the given episodes."""
-        return self.trajectories, CollectStatistics(collections.Counter())
+        return self.trajectories
 
 
 def collect(judge, *trajectories, is_part=False, should_stop=never):
-    """Returns the result of a judged collector for given episodes."""
-    return JudgedCollector(Played(*trajectories), judge).collect(
+    """Returns given episodes with the scores of a judge, as a collector does."""
+    return Played(*trajectories).collect(
         [],
         replacement_stride=1,
         on_progress=lambda *_: None,
         should_stop=should_stop,
+        score=judge.score_rollout,
         is_part=is_part,
     )

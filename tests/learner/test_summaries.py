@@ -8,7 +8,7 @@ import pytest
 
 from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.episodes import summary
-from agentgym_jax.episodes.trajectory import Outcome, to_record
+from agentgym_jax.episodes.trajectory import Outcome, Trajectory, to_record
 from agentgym_jax.learner.experience import make_experience, pack_experience
 from agentgym_jax.mesh.cluster import pack_value, unpack_value
 from agentgym_jax.rl.rl_metrics import _outcome_metrics
@@ -125,3 +125,7 @@ def test_what_a_summary_lacks_is_never_read_by_mistake(whole, summaries):
     with pytest.raises(AttributeError, match="is not part of the summary"):
         to_record(summaries[0])
     assert to_record(summaries[0].load()) == to_record(whole[0])
+    names = {field.name for field in dataclasses.fields(Trajectory)}
+    for name in names - vars(summaries[0]).keys():
+        with pytest.raises(AttributeError, match=f"{name} is not part of the summary"):
+            getattr(summaries[0], name)

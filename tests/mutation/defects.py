@@ -459,15 +459,15 @@ ROLLOUT = [
     # An observation may fill the context to its last token, so that no action fits.
     Mutant(
         "rollout",
-        "if len(self._tokens) - self._branch_start + len(chunk) >= self._limits.max_tokens:",
-        "if len(self._tokens) - self._branch_start + len(chunk) > self._limits.max_tokens:",
+        "if len(self._branch) + len(chunk) >= self._limits.max_tokens:",
+        "if len(self._branch) + len(chunk) > self._limits.max_tokens:",
         "tests/rollout/test_episode.py",
     ),
     # Sampled tokens are not labelled with the version of the weights that sampled them.
     Mutant(
         "rollout",
-        "TokenSource.ACTION, turn.logprobs.tolist(), turn.version)",
-        "TokenSource.ACTION, turn.logprobs.tolist())",
+        "turn.logprobs.tolist(), turn.version\n        )\n        self._messages",
+        "turn.logprobs.tolist()\n        )\n        self._messages",
         "tests/rollout/test_episode.py",
     ),
     # A failure during an outage uses up an attempt of its sample.
@@ -494,8 +494,8 @@ ROLLOUT = [
     # An episode does not wait for the weights of its next turn.
     Mutant(
         "rollout",
-        "return versions[slot.episode.num_turns] <= self._version",
-        "return versions[0] <= self._version",
+        "versions[turn] <= self._version",
+        "versions[0] <= self._version",
         "tests/rollout/test_collect.py",
     ),
     # In another row, a later branch continues with the random key of the first.

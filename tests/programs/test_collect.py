@@ -105,16 +105,15 @@ class Setup:
             {"textcraft": client}, workers=8, max_idle_sessions=16, close_timeout_s=PATIENCE_S
         ) as pool:
             shared = dict(
+                pool=pool,
+                environments={"textcraft": TEXT},
                 max_attempts=max_attempts,
                 max_replacements=max_replacements,
                 restart_dead_servers=lambda: None,
             )
-            texts = {"textcraft": TEXT}
             if program is None:
                 rows = SampledRows(self.sampler, self.renderer, self.tokenizer.decode)
-                collector = Collector(
-                    rows, pool, texts, prefetch=2, show_turn_budget="none", **shared
-                )
+                collector = Collector(rows=rows, prefetch=2, show_turn_budget="none", **shared)
             else:
                 engine = Engine(
                     self.sampler, self.tokenizer.decode, max_waiting=100, grammars=self.grammars
@@ -123,8 +122,6 @@ class Setup:
                     engine=engine,
                     gateway=Gateway(engine, self.tokenizer),
                     encoder=ToolChat(self.renderer, self.tokenizer),
-                    pool=pool,
-                    environments=texts,
                     start=program,
                     concurrency=self.sampler.rows,
                     timeout_s=timeout_s,

@@ -46,12 +46,13 @@ class Job:
             train_schedule=types.SimpleNamespace(drawn=lambda *_: [Task("babyai", 0, "GoTo")]),
             agent=types.SimpleNamespace(
                 sampler=types.SimpleNamespace(reset_statistics=lambda: None),
-                training_collector=types.SimpleNamespace(collect=self.collect),
+                collector=types.SimpleNamespace(collect=self.collect),
+                judge=None,
             ),
         )
         self.samples = collect
 
-    def collect(self, requests, *, replacement_stride, on_progress, should_stop):
+    def collect(self, requests, *, replacement_stride, on_progress, should_stop, score):
         self.threads.append(threading.current_thread())
         self.samples(should_stop)
         self.was_stopped = should_stop()

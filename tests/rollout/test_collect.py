@@ -19,7 +19,7 @@ from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
 from agentgym_jax.rollout.agents import SampledRows
-from agentgym_jax.rollout.collect import Collector, RunningEpisodes
+from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
 from agentgym_jax.rollout.interface import EnvironmentText
 from agentgym_jax.rollout.retries import ContextTooSmallError
@@ -87,9 +87,9 @@ def collect(
     options = dict(max_idle_sessions=16, close_timeout_s=PATIENCE_S) | options
     with EnvPool({"textcraft": client}, workers=8, **options) as pool:
         collector = Collector(
-            SampledRows(sampler, renderer, tokenizer.decode),
-            pool,
-            {
+            rows=SampledRows(sampler, renderer, tokenizer.decode),
+            pool=pool,
+            environments={
                 "textcraft": EnvironmentText(
                     preamble=(),
                     # Every output of the untrained policy is parsed as an action.
@@ -127,7 +127,7 @@ def pausing(*turn_versions):
 
     def drive(collector, sampler, requests, calls):
         params = sampler.params
-        episodes = RunningEpisodes(collector, 1)
+        episodes = collector.overlapping(1)
         added = []
         for version in range(max(turn_versions) + 2):
             sampler.release()

@@ -108,7 +108,14 @@ def play(client, template, answers, max_attempts=1):
     request = EpisodeRequest(Task("mcp", 0, "mcp"), 0, 0, 0, limits, sampling)
     with EnvPool({"mcp": client}, workers=1) as pool:
         collector = Collector(
-            Reciter(plain, answers), pool, {"mcp": text}, 0, max_attempts, 0, "none", lambda: None
+            rows=Reciter(plain, answers),
+            pool=pool,
+            environments={"mcp": text},
+            prefetch=0,
+            max_attempts=max_attempts,
+            max_replacements=0,
+            show_turn_budget="none",
+            restart_dead_servers=lambda: None,
         )
         (episode,), _ = collector.collect(
             [request],

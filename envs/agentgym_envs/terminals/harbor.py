@@ -225,37 +225,3 @@ def _copy(context: pathlib.Path, line: str, work: str) -> dict[str, File]:
             inside = found.name if name == "." else name
             files[posixpath.join(place, inside) if is_named else place] = file
     return files
-
-
-def write_folder(task: Task, root: pathlib.Path) -> None:
-    """Writes a task as a folder that `read_folder` and Harbor read; the folder must be new.
-
-    Raises:
-      FileExistsError: The folder exists.
-    """
-    root.mkdir(parents=True)
-    settings = "".join(f"ENV {k}={shlex.quote(v)}\n" for k, v in task.variables.items())
-    copies = "".join(f"COPY files{path} {path}\n" for path in sorted(task.files))
-    files = {
-        "instruction.md": File(task.instruction.encode() + b"\n"),
-        "task.toml": File(
-            (
-                'version = "1.0"\n\n'
-                f"[agent]\ntimeout_sec = {task.agent_seconds:.1f}\n\n"
-                f"[verifier]\ntimeout_sec = {task.test_seconds:.1f}\n\n"
-                f"[environment]\nmemory_mb = {task.limits.memory_mib}\n"
-                f"storage_mb = {task.limits.disk_mib}\n"
-            ).encode()
-        ),
-        "environment/Dockerfile": File(
-            f"FROM debian:bookworm\nWORKDIR {task.work}\n{settings}{copies}".encode()
-        ),
-        "solution/solve.sh": File(task.solution.encode(), 0o755),
-        **{f"environment/files{path}": file for path, file in task.files.items()},
-        **{f"tests/{path}": file for path, file in task.tests.items()},
-    }
-    for name, file in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(file.data)
-        path.chmod(file.mode)

@@ -29,14 +29,6 @@ TASKS = "assets/dataset/webarena-verified.json"
 ANSWER_EVALUATOR = "AgentResponseEvaluator"
 SECONDS_PER_BATCH = 600.0
 INSTALL = "`python -m venv V; V/bin/pip install webarena-verified==1.2.3`, then name V/bin/python"
-# answer format for the agent, shown with the objective
-ANSWER_FORMAT = (
-    "Answer with one JSON object. task_type: RETRIEVE if you were asked for information, MUTATE if you "
-    "were asked to change something, NAVIGATE if you were asked to show a page. status: SUCCESS, or "
-    "why it cannot be done: ACTION_NOT_ALLOWED_ERROR, PERMISSION_DENIED_ERROR, NOT_FOUND_ERROR, "
-    "DATA_VALIDATION_ERROR, UNKNOWN_ERROR. retrieved_data: for RETRIEVE the list of what you found, "
-    "with numbers as numbers, else null. error_details: null, or what went wrong."
-)
 
 
 @dataclasses.dataclass(frozen=True)

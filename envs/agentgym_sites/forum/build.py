@@ -19,11 +19,7 @@ def main() -> None:
     from agentgym_sites.django_template import make_template
     from agentgym_sites.forum import seed
 
-    def say(text: str) -> None:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
-
-    make_template(folder, lambda: seed.seed(folder), say)
+    make_template(folder, lambda: seed.seed(folder))
 
 
 if __name__ == "__main__":

@@ -1,62 +1,26 @@
-"""Searches topics and their comments in the database.
-
-There is no search index, so a search depends only on the episode's database.
-
-All words of a query must occur in a topic's title, category or comments. Haystack's own simple
-engine uses only the last word of a query.
-"""
+"""Searches topics in the database, by words of their title, category and comments."""
 
 import json
-import re
-from collections.abc import Iterable
-from typing import Any
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from haystack.backends import BaseEngine, BaseSearchBackend, BaseSearchQuery, SearchNode
+from haystack.backends import BaseEngine
 from haystack.models import SearchResult
 from spirit.comment.models import Comment
 from spirit.core.conf import settings
 from spirit.topic.models import Topic
 
-
-class DatabaseQuery(BaseSearchQuery):
-    """Query as JSON: a list of words, and a list of categories or null."""
-
-    def build_query(self) -> str:
-        """Returns the words of the search field and the selected categories.
-
-        Other filters are ignored, because every topic passes them.
-        """
-        words: list[str] = []
-        categories: list[int] | None = None
-        for field, value in _conditions(self.query_filter):
-            if field == "content":
-                words += re.findall(r"[\w'-]+", str(getattr(value, "query_string", value)).lower())
-            elif field == "category_id__in":
-                categories = list(value)
-        return json.dumps({"words": words, "categories": categories})
+from agentgym_sites.django_search import NoIndex, WordQuery
 
 
-def _conditions(node: SearchNode) -> Iterable[tuple[str, Any]]:
-    for child in node.children:
-        if isinstance(child, SearchNode):
-            yield from _conditions(child)
-        else:
-            field, value = child
-            yield field.removesuffix("__content"), value
+class DatabaseQuery(WordQuery):
+    """Query of the forum."""
+
+    word = r"[\w'-]+"
+    category_filter = "category_id__in"
 
 
-class DatabaseBackend(BaseSearchBackend):
-    """Search backend that reads topics and comments for each query, which takes milliseconds."""
-
-    def update(self, index, iterable, commit=True):
-        """Does nothing, because there is no index."""
-
-    def remove(self, obj, commit=True):
-        """Does nothing, because there is no index."""
-
-    def clear(self, models=None, commit=True):
-        """Does nothing, because there is no index."""
+class DatabaseBackend(NoIndex):
+    """Search backend of topics and comments."""
 
     def search(self, query_string, **kwargs):
         """Returns the topics that contain all words of the query.

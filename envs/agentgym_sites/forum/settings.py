@@ -1,16 +1,13 @@
 """Django settings of the forum."""
 
-from agentgym_sites.django_server import database_settings
+from agentgym_sites.django_settings import *  # noqa: F403
 
 # The sites share the host 127.0.0.1 and its cookies, so every site needs a different cookie name.
 SESSION_COOKIE = "forum_session"
 
-SECRET_KEY = "reachable from loopback only, with invented data"
-DEBUG = False
 # .test is for host names that the browser maps to this server
 ALLOWED_HOSTS = ["127.0.0.1", "localhost", ".test"]
 ROOT_URLCONF = "agentgym_sites.forum.urls"
-DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
 INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -61,8 +58,6 @@ AUTHENTICATION_BACKENDS = [
     "spirit.user.auth.backends.UsernameAuthBackend",
     "spirit.user.auth.backends.EmailAuthBackend",
 ]
-# a fast hash is enough, because no data need protection
-PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
@@ -85,45 +80,22 @@ LOGIN_URL = "spirit:user:auth:login"
 LOGIN_REDIRECT_URL = "spirit:user:update"
 LOGOUT_REDIRECT_URL = "spirit:index"
 
-# All data of an episode are in its database: there are no cache, mail or uploads, and messages are
-# stored in sessions.
-DATABASES = {"default": database_settings()}
 CACHES = {
     name: {"BACKEND": "django.core.cache.backends.dummy.DummyCache", "TIMEOUT": None}
     for name in ("default", "st_rate_limit")
 }
-EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
-MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 SESSION_COOKIE_NAME = SESSION_COOKIE
-SESSION_EXPIRE_AT_BROWSER_CLOSE = True
 CSRF_COOKIE_NAME = "forum_csrf"
-CSRF_COOKIE_AGE = None
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
-FILE_UPLOAD_HANDLERS = ["agentgym_sites.uploads.RefuseUploads"]
-STATIC_URL = "/static/"
 MEDIA_URL = "/media/"
 
 HAYSTACK_CONNECTIONS = {"default": {"ENGINE": "agentgym_sites.forum.search.DatabaseEngine"}}
-HAYSTACK_SIGNAL_PROCESSOR = "haystack.signals.BaseSignalProcessor"
-
-USE_TZ = True
-TIME_ZONE = "UTC"
-USE_I18N = False
-LANGUAGE_CODE = "en"
-LANGUAGES = [("en", "English")]
 
 ST_SITE_URL = "http://127.0.0.1/"
 ST_RATELIMIT_ENABLE = False  # rate limits need a cache, and an agent is a single visitor
 ST_UPLOAD_IMAGE_ENABLED = False
 ST_UPLOAD_FILE_ENABLED = False
 ST_ORDERED_CATEGORIES = True
-
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "handlers": {"stderr": {"class": "logging.StreamHandler"}},
-    "loggers": {"django.request": {"handlers": ["stderr"], "level": "ERROR", "propagate": False}},
-}

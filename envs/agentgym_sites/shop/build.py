@@ -20,12 +20,8 @@ def main() -> None:
     from agentgym_sites.django_template import make_template
     from agentgym_sites.shop import images, seed, tables
 
-    def say(text: str) -> None:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
-
     images.draw_all(folder / "media", tables.tables().products)
-    make_template(folder, lambda: seed.seed(folder), say)
+    make_template(folder, lambda: seed.seed(folder))
 
 
 if __name__ == "__main__":

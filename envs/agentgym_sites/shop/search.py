@@ -1,9 +1,6 @@
 """Searches and lists products in the database.
 
-There is no search index, so results depend only on the episode's database.
-
-All words of a query must occur in a product's title, number, description, category or type.
-Haystack's own simple engine uses only the last word of a query and supports no filter.
+The words of a query are those of a product's title, number, description, category and type.
 """
 
 import dataclasses
@@ -13,9 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from haystack.backends import BaseEngine, BaseSearchBackend, BaseSearchQuery, SearchNode
+from haystack.backends import BaseEngine
 from haystack.models import SearchResult
 from oscar.core.loading import get_model
+
+from agentgym_sites.django_search import NoIndex, WordQuery
 
 _LONGEST_PAGE = 100
 _SORT_KEYS = {
@@ -39,22 +38,11 @@ class Row:
     created: Any
 
 
-class DatabaseQuery(BaseSearchQuery):
-    """Query as JSON: a list of words, and a list of categories or null."""
+class DatabaseQuery(WordQuery):
+    """Query of the shop."""
 
-    def build_query(self) -> str:
-        """Returns the words of the search field and the page's categories.
-
-        Other filters are ignored, because every product passes them.
-        """
-        words: list[str] = []
-        categories: list[int] | None = None
-        for field, value in _conditions(self.query_filter):
-            if field == "content":
-                words += re.findall(r"[\w.]+", str(getattr(value, "query_string", value)).lower())
-            elif field == "category__in":
-                categories = list(value)
-        return json.dumps({"words": words, "categories": categories})
+    word = r"[\w.]+"
+    category_filter = "category__in"
 
     def build_params(self, *args, **kwargs):
         """Adds a dictionary in which results are stored.
@@ -66,25 +54,8 @@ class DatabaseQuery(BaseSearchQuery):
         return super().build_params(*args, **kwargs) | {"found": found}
 
 
-def _conditions(node: SearchNode) -> Iterable[tuple[str, Any]]:
-    for child in node.children:
-        if isinstance(child, SearchNode):
-            yield from _conditions(child)
-        else:
-            yield child
-
-
-class DatabaseBackend(BaseSearchBackend):
-    """Search backend that reads the catalogue for each query, which takes milliseconds."""
-
-    def update(self, index, iterable, commit=True):
-        """Does nothing, because there is no index."""
-
-    def remove(self, obj, commit=True):
-        """Does nothing, because there is no index."""
-
-    def clear(self, models=None, commit=True):
-        """Does nothing, because there is no index."""
+class DatabaseBackend(NoIndex):
+    """Search backend of the catalogue."""
 
     def search(self, query_string, **kwargs):
         """Finds products, sorts them, and counts the matches of each filter of the page."""

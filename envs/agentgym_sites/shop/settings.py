@@ -6,18 +6,15 @@ import pathlib
 from oscar import defaults
 from oscar.defaults import *  # noqa: F403
 
-from agentgym_sites.django_server import database_settings
+from agentgym_sites.django_settings import *  # noqa: F403
 
 HERE = pathlib.Path(__file__).parent
 PREPARED = pathlib.Path(os.environ["SHOP_PREPARED"])
 
-SECRET_KEY = "reachable from loopback only, with invented data"
-DEBUG = False
 # The server listens only on loopback, and browsers use several host names for it.
 ALLOWED_HOSTS = ["*"]
 ROOT_URLCONF = "agentgym_sites.shop.urls"
 SITE_ID = 1
-DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
 INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -75,8 +72,6 @@ AUTHENTICATION_BACKENDS = (
     "oscar.apps.customer.auth_backends.EmailBackend",
     "django.contrib.auth.backends.ModelBackend",
 )
-# a fast hash is enough, because no data need protection
-PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
@@ -96,21 +91,12 @@ TEMPLATES = [
     }
 ]
 
-# All data of an episode are in its database: there are no cache, mail or uploads, and messages are
-# stored in sessions.
-DATABASES = {"default": database_settings()}
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}}
-EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
-MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
-SESSION_EXPIRE_AT_BROWSER_CLOSE = True
 CSRF_COOKIE_NAME = "shop_csrf"
-CSRF_COOKIE_AGE = None
 STORAGES = {
     "default": {"BACKEND": "agentgym_sites.shop.images.ReadOnlyImages"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
-FILE_UPLOAD_HANDLERS = ["agentgym_sites.uploads.RefuseUploads"]
-STATIC_URL = "/static/"
 MEDIA_ROOT = PREPARED / "media"
 MEDIA_URL = "/static/media/"  # pictures never change, so they are served like static files
 STATICFILES_DIRS = [("media", MEDIA_ROOT)]
@@ -129,13 +115,6 @@ class _NoMigrations:
 MIGRATION_MODULES = _NoMigrations()
 
 HAYSTACK_CONNECTIONS = {"default": {"ENGINE": "agentgym_sites.shop.search.DatabaseEngine"}}
-HAYSTACK_SIGNAL_PROCESSOR = "haystack.signals.BaseSignalProcessor"
-
-USE_TZ = True
-TIME_ZONE = "UTC"
-USE_I18N = False
-LANGUAGE_CODE = "en"
-LANGUAGES = [("en", "English")]
 
 OSCAR_SHOP_NAME = "Northgate Market"
 OSCAR_SHOP_TAGLINE = "Things that last"
@@ -160,10 +139,3 @@ OSCAR_DASHBOARD_NAVIGATION = [
 OSCAR_EAGER_ALERTS = False
 OSCAR_SEND_REGISTRATION_EMAIL = False
 OSCAR_COOKIES_DELETE_ON_LOGOUT: list[str] = []
-
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "handlers": {"stderr": {"class": "logging.StreamHandler"}},
-    "loggers": {"django.request": {"handlers": ["stderr"], "level": "ERROR", "propagate": False}},
-}

@@ -20,7 +20,6 @@ FIRST_ORDER_NUMBER = 100001
 # Oscar gives a new order the number 100000 + basket id. Basket ids start here, so that no new order
 # gets the number of an existing order.
 BASKET_ID = 1001
-STATUSES = ("Pending", "Being processed", "Complete", "Cancelled")
 PARTNERS = ("Northgate Warehouse", "Riverside Depot", "Hillcrest Storehouse")
 CUSTOMER_PASSWORD = "Maple.Street.7"
 ADMIN = ("admin", "admin@northgate.example.com", "Juniper.Gate.9")

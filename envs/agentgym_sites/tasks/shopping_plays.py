@@ -18,7 +18,6 @@ from agentgym_sites.tasks.script import (
 )
 
 SHOP = "__SHOPPING__"
-BASKET = f"{SHOP}/basket/"
 
 
 def open_product(product: Product) -> Way:
