@@ -114,6 +114,8 @@ WRONG = [
     ("rl", dict(loggers="wandb+foo"), "'foo' is none of tensorboard"),
     ("rl", dict(model__dtype="float16"), "config.model.dtype='float16': expected one of"),
     ("rl", dict(model__remat="all"), "config.model.remat='all'"),
+    ("rl", dict(model__attention="cudnn"), "attention='cudnn' with dtype='float32'"),
+    ("rl", dict(model__attention="cudnn", model__dtype="bfloat16"), "='cudnn' needs a GPU"),
     ("rl", dict(model__source="no-such", model__architecture={}), "config.model.source=no-such"),
     ("rl", dict(model__source="", model__architecture={}), "config.model.source is empty"),
     ("rl", dict(model__architecture__num_heads=3), "config.model.architecture: DecoderConfig"),
