@@ -123,7 +123,7 @@ def config(environments: list[str]):
         c.sampler.update(rows=4, cache_length=4096)
         c.sampling.update(max_turn_tokens=8, max_tokens=4096)
         c.rollout.update(tasks_per_step=len(environments), group_size=2)
-        c.learner.update(row_length=4096, micro_rows=1)
+        c.learner.update(row_length=4096, micro_rows=1, num_row_lengths=1)
         c.horizon = dict(kind="fixed", turns=2)
         for entry in c.environments.values():
             entry.horizon = {}
