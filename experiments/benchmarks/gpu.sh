@@ -11,7 +11,7 @@
 #   TOTAL=SECONDS  limit of the whole script, by default 480
 #   TINY=1         tries the script on a CPU
 #
-# The order is that of importance, and a part ends after 110 seconds. Parts that fail or do not fit
+# The order is that of importance, and a part ends after 150 seconds. Parts that fail or do not fit
 # are named at the end; a second call with the same folder runs them alone. If the script is ended,
 # the results so far remain, also those of a part that measures several things.
 set -uo pipefail
@@ -19,7 +19,7 @@ cd "$(dirname "$0")/../.."
 folder=$(mkdir -p "$1" && cd "$1" && pwd)
 out=$folder/gpu.jsonl
 export PYTHONPATH=.:envs
-limit=110 total=${TOTAL:-480}
+limit=150 total=${TOTAL:-480}
 rl="--model=${MODEL:-qwen2.5-0.5b}"
 load="--shape=0.5b --rows=64 --rows=256" rows="8 64 256" shapes="0.5b 1.5b 7b"
 train="--shape=0.5b --rows=8 --tokens=2048 --dtype=bfloat16"
@@ -76,7 +76,7 @@ can_import='import torch, transformers, peft'
 for python in "$torch_env/bin/python" python; do
   if [ -z "$torch" ] && "$python" -c "$can_import" 2>/dev/null; then torch=$(command -v "$python"); fi
 done
-if [ -z "$torch" ] && [ -z "${TINY:-}" -o -n "${WHEELS:-}" ]; then
+if [ -z "$torch" ] && { [ -z "${TINY:-}" ] || [ -n "${WHEELS:-}" ]; }; then
   install_torch "$torch_env" >>"$folder/gpu.log" 2>&1 &
   installing=$!
 fi
