@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -141,6 +142,7 @@ def compare_rl(trees: dict[str, pathlib.Path]) -> dict[str, list[float]]:
 
 def main(_: list[str]) -> None:
     """Prints a JSON line and a line of the table for each part."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # removes the work trees
     shown = []
     with work_trees() as trees:
         for part in _PARTS.value:
