@@ -34,7 +34,7 @@ _ROWS = flags.DEFINE_integer("rows", 8, "Rows of decode and train steps.", 1)
 _TOKENS = flags.DEFINE_integer("tokens", 512, "Tokens of a training row.", 128)
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Measurements of each commit.", 1)
 _RL_STEPS = flags.DEFINE_integer("rl_steps", 8, "RL steps of a run; the first two do not count.", 4)
-_WARM_START = flags.DEFINE_integer("warm_start", 60, "Supervised steps before RL.", 1)
+_WARM_START = flags.DEFINE_integer("warm_start", 60, "Supervised steps before RL.", 10)
 _TASKS = flags.DEFINE_integer("tasks", 20, "Tasks of an RL step, with 8 episodes each.", 1)
 _OUT = flags.DEFINE_string("out", "", "File that the JSON lines are appended to.")
 
