@@ -114,7 +114,11 @@ def _forward(
         plgpu.commit_smem()
         mixed_QH = product(weights_block, v_block, (SIDE, H))
         scale_QH = jax.lax.broadcast_in_dim(scale_Q, (SIDE, H), [0])
-        return new_max_Q, sum_Q * scale_Q + jnp.sum(weights_QS, axis=1), out_QH * scale_QH + mixed_QH
+        return (
+            new_max_Q,
+            sum_Q * scale_Q + jnp.sum(weights_QS, axis=1),
+            out_QH * scale_QH + mixed_QH,
+        )
 
     zeros_Q = jnp.zeros((SIDE,), jnp.float32)
     carry = (zeros_Q + _MASKED, zeros_Q, jnp.zeros((SIDE, H), jnp.float32))
