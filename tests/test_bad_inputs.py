@@ -119,6 +119,8 @@ WRONG = [
         dict(model__source="no-such", model__architecture={}),
         "the model no-such is no existing path",
     ),
+    ("rl", dict(model__attention="cudnn"), "attention='cudnn' with dtype='float32'"),
+    ("rl", dict(model__attention="cudnn", model__dtype="bfloat16"), "='cudnn' needs a GPU"),
     ("rl", dict(model__source="", model__architecture={}), "config.model.source is empty"),
     ("rl", dict(model__architecture__num_heads=3), "config.model.architecture: DecoderConfig"),
     ("rl", dict(model__architecture__hidden_size=0), "config.model.architecture.hidden_size=0"),

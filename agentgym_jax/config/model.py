@@ -20,7 +20,15 @@ from agentgym_jax.mesh.sharding import Layout, make_layouts, reshard, spread_lay
 from agentgym_jax.models import lora, sources
 from agentgym_jax.models.config import PRESETS, DecoderConfig, to_hf_config
 from agentgym_jax.models.lora import TARGETS, Adapters
-from agentgym_jax.models.policy import DTYPES, REMAT_POLICIES, Policy, make_sampler_params
+from agentgym_jax.models.policy import (
+    ATTENTIONS,
+    CUDNN,
+    DTYPES,
+    KERNELS,
+    REMAT_POLICIES,
+    Policy,
+    make_sampler_params,
+)
 from agentgym_jax.models.sources import ModelSource
 from agentgym_jax.runs.run_folder import RunFolder, write_atomic
 from agentgym_jax.text.chat import ChatRenderer
@@ -69,6 +77,8 @@ class ModelSettings:
         head are int8, and it computes in `dtype` (docs/algorithms.md).
       remat: Activations recomputed in the backward pass: `none`, `block` (whole layers) or `dots`
         (everything except matrix products).
+      attention: Attention of the learner's rows on a GPU: `kernels`, or `cudnn` for batches without
+        a row of several episodes, which computes in bfloat16 (docs/pods.md).
       lora: Low-rank adapters that are trained instead of all weights: `rank`, `alpha`, `targets` and
         `decode` (docs/algorithms.md); empty, or of rank 0, for none.
     """
@@ -78,9 +88,15 @@ class ModelSettings:
     dtype: Annotated[str, OneOf(DTYPES)]
     decode_dtype: Annotated[str, OneOf((*DTYPES, INT8))]
     remat: Annotated[str, OneOf(REMAT_POLICIES)]
+    attention: Annotated[str, OneOf(ATTENTIONS)] = KERNELS
     lora: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.attention == CUDNN and self.dtype != "bfloat16":
+            raise ValueError(
+                f"attention='cudnn' with dtype={self.dtype!r}: cuDNN's attention computes in bfloat16; "
+                "set dtype='bfloat16', or attention='kernels'"
+            )
         if not self.decodes_merged and self.decode_dtype == INT8:  # checks the section, too
             raise ValueError(
                 "decode_dtype='int8' with lora.decode='unmerged': int8 weights include the adapters; "
@@ -93,6 +109,12 @@ class ModelSettings:
             )
         if self.architecture:
             call(DecoderConfig, "model.architecture", self.architecture, vocab_size=1)
+
+    def train_policy(self, config: DecoderConfig, layout: Layout | None) -> Policy:
+        """Returns the policy of the learner."""
+        return Policy(
+            config, dtype=self.dtype, remat=self.remat, layout=layout, attention=self.attention
+        )
 
     @property
     def lora_settings(self) -> LoraSettings | None:
@@ -363,7 +385,7 @@ def assemble_model(
     except ValueError as error:
         raise ConfigError(f"the model {settings.source}: {error}") from error
     layout, decode_layout = layouts
-    policy = Policy(config, dtype=settings.dtype, remat=settings.remat, layout=layout)
+    policy = settings.train_policy(config, layout)
     return Model(
         policy=policy,
         decode_policy=settings.decode_policy(config, decode_layout),

@@ -5,8 +5,11 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import jax
+
 from agentgym_jax.config.agent import AgentSettings, check_drafts
 from agentgym_jax.config.model import (
+    CUDNN,
     Model,
     ModelSettings,
     TokenizerSettings,
@@ -15,7 +18,7 @@ from agentgym_jax.config.model import (
     is_hybrid,
     resolve_source,
 )
-from agentgym_jax.config.sections import check, parse_section, section
+from agentgym_jax.config.sections import ConfigError, check, parse_section, section
 from agentgym_jax.config.settings import CheckpointSettings, parse_guards
 from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.jobs.environments import check_no_tools, open_environments
@@ -93,6 +96,11 @@ def open_job(
     agent_settings: AgentSettings | None = settings.agent
     source = resolve_source(settings.model)
     layouts = build_layouts(settings.mesh, is_hybrid=is_hybrid(settings.model, source))
+    if settings.model.attention == CUDNN and jax.default_backend() != "gpu":
+        raise ConfigError(
+            f"config.model.attention='cudnn' needs a GPU, and the devices are {jax.default_backend()}: "
+            "set 'kernels'"
+        )
     if agent_settings is not None:
         check_drafts(agent_settings, is_hybrid=is_hybrid(settings.model, source))
     facts = {"model": settings.model.source}

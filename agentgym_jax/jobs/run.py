@@ -41,6 +41,7 @@ ADJUSTABLE = (
     "guards",
     "loggers",
     "learner.max_logprob_gap",
+    "model.attention",
     "environments.*.url",
     "client.*",
     "pool.*",

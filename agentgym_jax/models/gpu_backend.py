@@ -47,10 +47,32 @@ def attend_packed(
     v_BTKH: jax.Array,
     segment_ids_BT: jax.Array,
     *,
+    use_cudnn: bool = False,
     interpret: bool = False,
 ) -> jax.Array:
-    """Computes `attention.attend_segments` with the kernel where the row length allows it."""
-    if not gpu_packed_attention.supports_row(q_BTNH.shape[1], q_BTNH.shape[3]):
+    """Computes `attention.attend_segments` with the kernel where the row length allows it.
+
+    With `use_cudnn`, cuDNN computes rows that have one segment each. Their padding then sees the
+    segment; a token of a segment never sees padding.
+    """
+    H = q_BTNH.shape[3]
+    attend = attend_segments
+    if gpu_packed_attention.supports_row(q_BTNH.shape[1], H):
+        attend = functools.partial(gpu_packed_attention.attend_packed, interpret=interpret)
+    if use_cudnn and H % 8 == 0 and H <= 128:
+        attend = functools.partial(_attend_whole_rows, attend, interpret=interpret)
+    elif attend is attend_segments:
         return attend_segments(q_BTNH, k_BTKH, v_BTKH, segment_ids_BT)
-    attend = functools.partial(gpu_packed_attention.attend_packed, interpret=interpret)
     return attend_rows(layout, attend, q_BTNH, k_BTKH, v_BTKH, segment_ids_BT)
+
+
+def _attend_whole_rows(attend_others, q_BTNH, k_BTKH, v_BTKH, ids_BT, *, interpret):
+    """Computes attention with cuDNN, which knows no segments, if no row has a second segment."""
+
+    def attend_causal(q_BTNH, k_BTKH, v_BTKH, _):
+        return jax.nn.dot_product_attention(
+            q_BTNH, k_BTKH, v_BTKH, is_causal=True, implementation="xla" if interpret else "cudnn"
+        )
+
+    is_whole = jnp.all((ids_BT == ids_BT[:, :1]) | (ids_BT == 0))
+    return jax.lax.cond(is_whole, attend_causal, attend_others, q_BTNH, k_BTKH, v_BTKH, ids_BT)

@@ -25,6 +25,8 @@ from agentgym_jax.models.lora import AdaptedLayers
 Params = dict[str, Any]  # nested dicts of arrays, with the shapes of `Policy.abstract_params()`
 
 DTYPES = ("float32", "bfloat16")
+KERNELS, CUDNN = "kernels", "cudnn"
+ATTENTIONS = (KERNELS, CUDNN)
 
 # Policies of `jax.checkpoint` for a layer; None stores all residuals for the backward pass.
 REMAT_POLICIES: dict[str, Callable[..., bool] | None] = {
@@ -49,6 +51,8 @@ class Policy:
       remat: Key of REMAT_POLICIES: choice of the residuals that the backward pass recomputes.
       layout: Mesh over which activations are sharded; None for one device.
       is_int8: True if a sampler with this policy has int8 weights (models/int8.py).
+      attention: Attention of packed rows on GPU: "kernels", or "cudnn" if no row has a second
+        segment.
     """
 
     config: DecoderConfig
@@ -56,6 +60,7 @@ class Policy:
     remat: str = "none"
     layout: Layout | None = None
     is_int8: bool = False
+    attention: str = KERNELS
 
     def __post_init__(self):
         if self.dtype not in DTYPES:
@@ -160,6 +165,8 @@ class Policy:
         attend_rows = attend_segments
         if get_platform() in _ATTEND_PACKED:
             attend_rows = functools.partial(_ATTEND_PACKED[get_platform()], self.layout)
+        if get_platform() == "gpu" and self.attention == CUDNN:
+            attend_rows = functools.partial(attend_rows, use_cudnn=True)
 
         def layer(x_BTD, weights, constants):
             rope, segment_ids_BT = constants

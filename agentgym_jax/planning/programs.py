@@ -201,7 +201,7 @@ def count_bytes(tree: Any) -> int:
 
 
 def _trace_learner(settings: RLSettings, config: DecoderConfig, layout: Layout) -> Programs:
-    policy = Policy(config, dtype=settings.model.dtype, remat=settings.model.remat, layout=layout)
+    policy = settings.model.train_policy(config, layout)
     optimizer = make_optimizer(**settings.optimizer, total_steps=policy_updates(settings))
     adapters = build_adapters(settings.model, policy)
     update, score = make_learner(settings, policy, optimizer, layout, adapters=adapters)

@@ -4,11 +4,13 @@ r"""Measures the attention kernels for GPU, compared with plain JAX and with cuD
 
 Needs a GPU. The heads are those of Qwen2.5-0.5B (14 queries, 2 keys, size 64) and of Qwen2.5-1.5B
 (12, 2, 128). Packed rows are measured as one segment per row and as segments of 512 tokens; cuDNN's
-attention knows no segments, so it always computes the whole causal row. The rate of attention to
+attention knows no segments, so it always computes the whole causal row. `chosen` is the attention of
+`model.attention="cudnn"`: cuDNN if no row has a second segment, else the kernel. The rate of attention to
 the cache can be compared with the memory bandwidth that roofline.py measures. The error is the norm
 of the difference from plain attention in float32, relative to its norm.
 """
 
+import functools
 import sys
 import time
 
@@ -18,7 +20,7 @@ import numpy as np
 import side_by_side
 from absl import app, flags
 
-from agentgym_jax.models import attention
+from agentgym_jax.models import attention, gpu_backend
 from agentgym_jax.models.kernels import gpu_packed_attention, gpu_slot_attention
 
 _OUT = flags.DEFINE_string("out", "", "File that the JSON lines are appended to.")
@@ -68,6 +70,7 @@ PACKED = {
     "kernel": gpu_packed_attention.attend_packed,
     "plain": attention.attend_segments,
     "cudnn": cudnn,
+    "chosen": functools.partial(gpu_backend.attend_packed, None, use_cudnn=True),
 }
 
 

@@ -93,6 +93,7 @@ def main(_: list[str]) -> None:
                 rows=rows,
                 prompt=_PROMPT.value,
                 new=_NEW.value,
+                dtype=_DTYPE.value,
                 machine=limits,
                 table=table,
                 found=found,

@@ -3,6 +3,7 @@ r"""Prints the results of gpu.sh as Markdown tables.
 python experiments/benchmarks/report.py FOLDER/gpu.jsonl
 """
 
+import contextlib
 import json
 import pathlib
 import sys
@@ -45,10 +46,11 @@ def train_rows(lines: Sequence[Line]) -> Iterator[tuple[str, ...]]:
         options = line["options"]
         rank = options["lora_rank"]
         for name, found in line["table"].items():
+            attention = f", {options['attention']}" if options.get("attention") == "cudnn" else ""
             yield (
                 options["shape"],
                 f"{options['rows']} x {options['tokens']}",
-                f"LoRA {rank}" if rank else "all",
+                (f"LoRA {rank}" if rank else "all") + attention,
                 name,
                 f"{found['tokens_per_s']:,.0f}",
                 f"{100 * found['share_of_limit']:.0f} %",
@@ -56,7 +58,65 @@ def train_rows(lines: Sequence[Line]) -> Iterator[tuple[str, ...]]:
             )
 
 
+def rl_rows(lines: Sequence[Line]) -> Iterator[tuple[str, ...]]:
+    """Yields variant, seconds of the step and its parts, tokens per second, MFU and gap."""
+    for line in lines:
+        yield (
+            line["variant"],
+            line["model"],
+            *(f"{line[name]:.2f}" for name in ("step_s", "rollout_s", "prefill_s", "decode_s")),
+            f"{line['tokens_per_s']:,.0f}",
+            f"{1 / line['tokens_per_step']:.2f}",
+            f"{line['update_s']:.2f}",
+            f"{100 * line['mfu']:.1f} %",
+            f"{line['gap_mean']:.4f}, {line['gap_max']:.3f}",
+        )
+
+
+def attention_rows(lines: Sequence[Line]) -> Iterator[tuple[str, ...]]:
+    """Yields heads, rows and segments, and milliseconds and error of each attention."""
+    for line in lines:
+        for name, found in line["table"].items() if line["kernel"] == "packed" else ():
+            rows, tokens, segment = line["options"]
+            error = found["error"]
+            yield (
+                line["shape"],
+                f"{rows} x {tokens}, segments of {segment}",
+                name,
+                f"{found['forward_ms']:.2f}",
+                f"{found['both_ms']:.2f}",
+                "" if error is None else f"{error:.4f}",
+            )
+
+
+def ratio_rows(lines: Sequence[Line]) -> Iterator[tuple[str, ...]]:
+    """Yields work, type and device, and the ratio to each other library in the same run."""
+    for line in lines:
+        options = line.get("options") or line | dict(tokens=f"{line['prompt']} + {line['new']}")
+        weights = f", LoRA {options['lora_rank']}" if options.get("lora_rank") else ""
+        for name, found in line["table"].items():
+            if name != "ours":
+                yield (
+                    f"{line['benchmark'].replace('_', ' ')}, {options['shape']} shape, "
+                    f"{options['rows']} x {options['tokens']} tokens{weights}",
+                    options.get("dtype", "bfloat16"),
+                    line["machine"]["by_library"]["jax"]["device"],
+                    name,
+                    found["ours_over_it"],
+                )
+
+
 TABLES = {
+    "rl_step": (
+        rl_rows,
+        ("settings", "model", "step, s", "rollout", "prefill", "decode", "tokens/s")
+        + ("steps per token", "update, s", "MFU", "gap, mean and largest"),
+    ),
+    "attention_kernels": (
+        attention_rows,
+        ("heads", "rows", "attention", "forward, ms", "both passes, ms", "error"),
+    ),
+    "train_step, decode": (ratio_rows, ("work", "type", "device", "library", "ours over it")),
     "request_load": (
         load_rows,
         ("shape", "rows", "tokens/s", "ms per step", "of the decode limit", "time of prompts"),
@@ -73,12 +133,15 @@ TABLES = {
 
 
 def main(path: str) -> None:
-    """Prints one table per benchmark that the file has."""
-    lines = [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()]
-    for name, (rows, heads) in TABLES.items():
-        own = [line for line in lines if line["benchmark"] == name]
-        if own:
-            table = [heads, tuple("---" for _ in heads), *rows(own)]
+    """Prints the tables for which the file has results."""
+    lines = []
+    for text in pathlib.Path(path).read_text().splitlines():
+        with contextlib.suppress(json.JSONDecodeError):  # a line that was cut when the script ended
+            lines.append(json.loads(text))
+    for names, (rows, heads) in TABLES.items():
+        found = list(rows([line for line in lines if line["benchmark"] in names.split(", ")]))
+        if found:
+            table = [heads, tuple("---" for _ in heads), *found]
             text = "\n".join(f"| {' | '.join(cells)} |" for cells in table)
             sys.stdout.write(f"\n{text}\n")
 

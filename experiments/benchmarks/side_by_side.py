@@ -11,6 +11,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 HERE = pathlib.Path(__file__).parent
@@ -24,15 +25,17 @@ class Contender:
 
     Attributes:
       name: Name of the library in tables.
-      script: `worker_*.py` of this folder.
+      script: `worker_*.py` of this folder, or an absolute path.
       python: Python interpreter of a virtual environment that has the library.
       options: First request to the worker, which configures the measurement.
+      environment: Environment variables that the worker gets.
     """
 
     name: str
     script: str
     python: str
     options: dict[str, Any]
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Worker:
@@ -104,7 +107,8 @@ def compare(
                 worker = alive.pop(contender.name, None)
                 if worker is None:
                     is_torch = contender.script == "worker_torch.py"
-                    worker = Worker(contender, torch_environment() if is_torch else {})
+                    variables = torch_environment() if is_torch else {}
+                    worker = Worker(contender, variables | contender.environment)
                 record = worker.measure()
                 found[contender.name]["facts"] = worker.facts
                 found[contender.name]["runs"].append(record)

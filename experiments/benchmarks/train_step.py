@@ -32,6 +32,8 @@ from absl import app, flags
 from shapes import SHAPES, shape_of, train_flops
 from side_by_side import Contender
 
+from agentgym_jax.models.policy import ATTENTIONS
+
 _SHAPE = flags.DEFINE_enum("shape", "30m", sorted(SHAPES), "Shape of the network.")
 _ROWS = flags.DEFINE_integer("rows", 8, "Rows of a step.")
 _TOKENS = flags.DEFINE_integer("tokens", 512, "Tokens of a row.")
@@ -59,6 +61,9 @@ _REMAT = flags.DEFINE_string(
 )
 _LORA = flags.DEFINE_integer(
     "lora_rank", 0, "Rank of adapters of all kernels of the layers; 0 trains all weights.", 0
+)
+_ATTENTION = flags.DEFINE_enum(
+    "attention", "kernels", ATTENTIONS, "Attention of our step on a GPU; rows have one segment."
 )
 _MOMENTS = flags.DEFINE_enum(
     "moments", "float32", ["float32", "bfloat16", "int8"], "Type of our optimiser's moments."
@@ -91,6 +96,7 @@ def contenders() -> list[Contender]:
         micro_rows=_MICRO_ROWS.value or _ROWS.value,
         vocab_chunk=_VOCAB_CHUNK.value,
         moments=_MOMENTS.value,
+        attention=_ATTENTION.value,
     )
     found = [Contender("ours", "worker_ours.py", sys.executable, of_ours)]
     if _TUNIX.value:
@@ -124,6 +130,7 @@ def main(_: list[str]) -> None:
         )
     names = ("shape", "vocab", "rows", "tokens", "action_share", "dtype")
     names += ("micro_rows", "vocab_chunk", "remat", "lora_rank", "moments", "torch_dtype")
+    names += ("attention",)
     options = {name: flags.FLAGS[name].value for name in names}
     record = dict(benchmark="train_step", options=options, machine=limits, table=table, found=found)
     side_by_side.write(record, _OUT.value)

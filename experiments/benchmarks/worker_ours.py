@@ -54,7 +54,7 @@ def roofline(options: dict) -> worker.Run:
             x = jax.random.normal(jax.random.key(0), (n, n)).astype(dtype)
             seconds = worker.fastest(lambda x=x: jax.block_until_ready(product(x, x)))
             rates[dtype] = 2 * n**3 / seconds / 1e9
-        device = str(jax.devices()[0])
+        device = jax.devices()[0].device_kind
         return dict(device=device, matmul_gflops=rates, read_gbs=4 * count / read_s() / 1e9)
 
     return run
@@ -76,7 +76,8 @@ def network(options: dict) -> tuple[Policy, dict]:
         qkv_bias=True,
         tie_embeddings=True,
     )
-    policy = Policy(config, dtype=options["dtype"], remat=options.get("remat", "none"))
+    chosen = {name: options[name] for name in ("remat", "attention") if name in options}
+    policy = Policy(config, dtype=options["dtype"], **chosen)
     params = policy.init(jax.random.key(0))
     found = sum(x.size for x in jax.tree.leaves(params))
     if found != shape.parameters:

@@ -109,9 +109,11 @@ def test_a_loop_over_layers_updates_the_cache_in_place_on_h100(T, head_size, dty
 
 @needs_compiler
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize(
+    ("dtype", "use_cudnn"), [("bfloat16", False), ("float32", False), ("bfloat16", True)]
+)
 @pytest.mark.parametrize("head_size", [64, 128])
-def test_the_gradient_of_packed_rows_has_no_scores_in_memory_on_h100(head_size, dtype):
+def test_the_gradient_of_packed_rows_has_no_scores_in_memory_on_h100(head_size, dtype, use_cudnn):
     layout = h100(2, tensor=1)
     B, T, N, K = 2, 2048, 7, 1
     axes = ("batch", None, "act_kv_heads", None)
@@ -119,8 +121,10 @@ def test_the_gradient_of_packed_rows_has_no_scores_in_memory_on_h100(head_size, 
     ids = abstract(layout, ("batch", None), (B, T), "int32")
 
     def loss(q, k, v, ids):
-        return jnp.sum(attend_packed(layout, q, k, v, ids).astype(jnp.float32))
+        out = attend_packed(layout, q, k, v, ids, use_cudnn=use_cudnn)
+        return jnp.sum(out.astype(jnp.float32))
 
     compiled = compile_absent(jax.jit(jax.grad(loss, (0, 1, 2))).trace(q, k, v, ids))
+    assert ("__cudnn$fmha" in compiled.as_text()) == use_cudnn
     assert compiled.memory_analysis().temp_size_in_bytes < N * T * T * 2
     assert hlo.measure(compiled.as_text(), {}).collectives == {}

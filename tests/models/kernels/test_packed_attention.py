@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agentgym_jax.models import gpu_backend
 from agentgym_jax.models.attention import attend_segments
 from agentgym_jax.models.kernels import gpu_packed_attention, packed_attention
 from agentgym_jax.planning.flops import count_flops
@@ -46,6 +47,36 @@ def test_values_and_gradients_equal_the_reference(
     np.testing.assert_allclose(found, expected, rtol=1e-3 if dtype == "float32" else 2e-2)
     for one, other in zip(gradients, wanted, strict=True):
         np.testing.assert_allclose(*map(np.float32, (one, other)), atol=atol)
+
+
+@pytest.mark.parametrize("rows", [[1] * 200 + [0] * 56, [1] * 100 + [2] * 156], ids=["one", "two"])
+def test_rows_of_one_segment_use_the_attention_of_cudnn(rows):
+    # On a CPU, JAX's plain attention stands for that of cuDNN.
+    rng = np.random.default_rng(0)
+    dtype = "float32" if INTERPRET else "bfloat16"
+    q, k, v = (jnp.asarray(rng.normal(size=(2, T, n, 64)), dtype) for n in (4, 2, 2))
+    ids = jnp.asarray([rows, rows])
+    is_real = (ids > 0)[..., None, None]
+    weight = jnp.asarray(rng.normal(size=q.shape), "float32") * is_real
+
+    def run(attend):
+        def loss(q, k, v):
+            out = attend(q, k, v, ids).astype(jnp.float32)
+            return jnp.sum(weight * out), out
+
+        return jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2), has_aux=True))(q, k, v)
+
+    def attend(*arrays):
+        return gpu_backend.attend_packed(None, *arrays, use_cudnn=True, interpret=INTERPRET)
+
+    (_, found), gradients = run(attend)
+    (_, expected), wanted = run(attend_segments)
+    atol = 5e-5 if INTERPRET else 6e-2
+    np.testing.assert_allclose(found * is_real, expected * is_real, atol=atol)
+    for one, other in zip(gradients, wanted, strict=True):
+        np.testing.assert_allclose(*map(np.float32, (one, other)), atol=atol)
+    if (ids == 0).any():  # cuDNN knows no padding, which therefore sees the segment
+        assert np.abs((found - expected) * ~is_real).max() > 0.1
 
 
 def test_blocks_of_other_segments_are_never_read_on_gpu():
