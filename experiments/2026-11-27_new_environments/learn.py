@@ -32,6 +32,7 @@ def alfworld(model, dtype, smoke):
             eval=tasks(2 if smoke else 0, "test"),
             instructions=INSTRUCTIONS,
             action_format="react_or_bare",
+            options=dict(expert="searches"),  # added after the recorded runs
         )
     )
     c.total_steps = 1 if smoke else 12
