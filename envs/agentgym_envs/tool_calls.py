@@ -34,7 +34,11 @@ def read_call(text: str) -> Call:
     found = _CALL.findall(text)
     if len(found) > 1:
         raise ValueError(f"{len(found)} calls in one reply, expected one")
-    call = Call(*protocol.read_call(found[0] if found else text))
+    try:
+        call = Call(*protocol.read_call(found[0] if found else text))
+    except ValueError as error:
+        where = "" if found else "a reply without <tool_call>...</tool_call>: "
+        raise ValueError(f"{where}{error}") from None
     values: list[Any] = [*call.arguments.values()]
     while values:
         value = values.pop()

@@ -482,7 +482,7 @@ def is_running(pid):
 def test_a_hanging_program_ends_at_its_timeout(setup, monkeypatch, program):
     late_s = [0.0]  # the clock jumps once the other program has ended
     clock = types.SimpleNamespace(perf_counter=lambda: time.perf_counter() + late_s[0])
-    monkeypatch.setattr("agentgym_jax.programs.program_episode.time", clock)
+    monkeypatch.setattr("agentgym_jax.programs.open_requests.time", clock)
 
     def jump(done, total, tokens):
         late_s[0] = 1e6 * (done > 0)

@@ -39,4 +39,5 @@ def test_two_runs_cannot_be_served(command, learning_run):
 def test_a_folder_that_is_not_a_run_gives_an_error_of_one_line(command, tmp_path):
     done = command(tmp_path)
     assert done.returncode == 1
-    assert done.stderr.count("\n") == 1 and "is not a run folder" in done.stderr
+    (line,) = done.stderr.strip().splitlines()
+    assert "is not a run folder" in line
