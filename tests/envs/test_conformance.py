@@ -228,7 +228,7 @@ BROKEN = {
         "served(NoActions)": r"valid_actions\(\) is \[\]",
     },
     episodes.the_scripted_agent_solves_tasks: {
-        "served(IdleExpert)": "score 0 after 100 actions",
+        "served(IdleExpert)": "score 0, done=False after 100 actions",
         "served(LostExpert)": "which way is up",
     },
     episodes.the_state_is_json: {
