@@ -1,6 +1,6 @@
 """Functions and default sections shared by the configs, and those of `algorithm_sections`.
 
-Every value of a run is written in its config file or in this module.
+Every value of a run is written in its config file or in one of these two modules.
 """
 
 import difflib

@@ -1,8 +1,8 @@
 """Scheduler of episodes: what does not depend on whether the policy or an agent program plays them.
 
 A driver (`collect.RunningEpisodes`, `program_collector.RunningPrograms`) starts attempts, plays them
-and tells the scheduler how they end. The scheduler knows which episodes are next and which weights
-they wait for, and has the retries, the results and the statistics.
+and reports their ends. The scheduler decides which episodes are next and which wait for newer
+weights, repeats failed attempts, and keeps the results and the statistics.
 """
 
 import abc

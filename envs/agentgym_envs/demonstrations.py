@@ -117,9 +117,10 @@ def record_episode(
     reward = 0.0
     for _ in range(max_turns):
         conversations.append({"from": "human", "value": result.text, "loss": None})
-        if agent != EXPERT:
-            seen.update(dict.fromkeys(texts_of(environment.valid_actions)))
-        choice = choose(environment, agent, rng, epsilon, list(seen))
+        with ending():
+            if agent != EXPERT:
+                seen.update(dict.fromkeys(texts_of(environment.valid_actions)))
+            choice = choose(environment, agent, rng, epsilon, list(seen))
         turn = {"from": "gpt", "value": to_text(choice.action), "loss": choice.is_taught}
         conversations.append({**turn, "chosen_by": choice.chosen_by})
         with ending():

@@ -22,8 +22,8 @@ def residues(start, stop, modulus, groups):
 
 
 def get_config(arg=None):
-    """Returns the config. Options: start=a run folder, in place of the imitation."""
-    opt = common.parse(arg, start="")
+    """Returns the config, which has no options."""
+    common.parse(arg)
     c = common.base()
     c.total_steps = 40
     c.model = bandit.tiny_policy()
@@ -61,10 +61,6 @@ def get_config(arg=None):
     c.optimizer.warmup_steps = 3
     c.evaluation = dict(every=10, at_start=True, max_turns=TURNS, samples=2, greedy=True)
     c.checkpoint.every = 10
-    if opt.start:
-        c.sft = dict(steps=0)
-        bandit.start_from(c, opt.start)
-        return c
     c.sft = bandit.warm_start("alfworld", {}, 900, row_length=2048, max_turns=20, train_on="text")
     with c.unlocked():
         c.sft.rows = c.sft.micro_rows = 4

@@ -111,7 +111,7 @@ class AlfWorldEnvironment(ReplayedEnvironment[Episode]):
             feedback = game.grammar.feedback[move.action]
             text = game.grammar.text(feedback, facts, game.names, move.bound)
             episode.moves = rules.possible_moves(game, facts)
-            episode.seen.update(rules.contents_here(facts))
+            episode.seen.update(rules.visible_receptacles(facts))
         reward = float(rules.is_won(game, facts))
         episode.last = Told(
             _ARRIVAL.sub("", text, count=1),

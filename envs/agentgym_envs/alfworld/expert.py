@@ -87,10 +87,10 @@ class _Planner:
                 o for o in self._of_type("objecttype", aim.thing) if not self._is_done(o, goal)
             ]
             known = [o for o in wanted if self._is_known(o)]
-            if wanted and not known:
-                return self._search(aim.thing)
-            if aim.lamp or wanted:
+            if known:
                 return self._take(known[0])
+            if wanted:
+                return self._search(aim.thing)
         elif not facts.has("objecttype", self._held, aim.thing):
             return self._put_away()
         for state in aim.states:

@@ -99,7 +99,7 @@ def is_accessible(facts: Facts, receptacle: str) -> bool:
     return not facts.has("openable", receptacle) or facts.has("opened", receptacle)
 
 
-def contents_here(facts: Facts) -> list[str]:
+def visible_receptacles(facts: Facts) -> list[str]:
     """Returns the receptacles at the place of the agent whose content can be seen."""
     _, here = facts.of("atlocation")[0]
     return [

@@ -48,7 +48,8 @@ class StepResult:
     """Result of a reset or an action.
 
     Attributes:
-      observation: Text for the agent; the answers of a server may have further parts (`text`).
+      observation: Text of the environment. It is all that the agent reads, unless a class with
+        further fields overrides `text`.
       reward: Reward of this step. Numbers of numpy are numbers, here and in `score`.
       score: Current score of the episode, in the environment's own unit.
       done: True if the environment ended the episode.
