@@ -18,7 +18,7 @@ INSTRUCTIONS = (
 
 
 def alfworld(model, dtype, smoke):
-    """Returns a run of Qwen2.5-0.5B on one kind of household task, after 12 imitation steps."""
+    """Returns a run of Qwen2.5-0.5B on one kind of household task, after 24 imitation steps."""
     options = ",smoke" if smoke else ""
     c = babyai_qwen.get_config(f"model={model},dtype={dtype}{options}")
 
@@ -32,7 +32,7 @@ def alfworld(model, dtype, smoke):
             eval=tasks(2 if smoke else 0, "test"),
             instructions=INSTRUCTIONS,
             action_format="react_or_bare",
-            options=dict(expert="searches"),  # added after the recorded runs
+            options=dict(expert="searches"),
         )
     )
     c.total_steps = 1 if smoke else 12
@@ -41,12 +41,12 @@ def alfworld(model, dtype, smoke):
     c.sampler.buckets = ((128, 4), (256, 2))
     c.learner.micro_rows = 1
     c.model.remat = "block"  # rows of 2,048 tokens need 12 GiB without it
-    c.horizon = dict(kind="fixed", turns=8)
-    c.evaluation.max_turns = 8
-    shown = dict(environment="alfworld", agent="mixed", epsilon=0.2, max_turns=12, seed=0)
+    c.horizon = dict(kind="fixed", turns=10)
+    c.evaluation.max_turns = 10
+    shown = dict(environment="alfworld", agent="mixed", epsilon=0.1, max_turns=14, seed=0)
     with c.unlocked():
         c.sft = dict(
-            steps=1 if smoke else 12,
+            steps=1 if smoke else 24,
             rows=1,
             micro_rows=1,
             row_length=2048,
@@ -55,7 +55,7 @@ def alfworld(model, dtype, smoke):
             too_long="truncate",
             bad="fatal",
             files=(),
-            demonstrations=dict(expert=dict(tasks=tasks(40), **shown)),
+            demonstrations=dict(expert=dict(tasks=tasks(60), **shown)),
             optimizer=dict(c.optimizer) | dict(learning_rate=3e-4),
         )
     return c
