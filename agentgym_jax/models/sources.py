@@ -98,7 +98,12 @@ def find(model: str, adapted_by: Sequence[pathlib.Path] = ()) -> ModelSource:
         chain = (*adapted_by, path.resolve())
         if len(set(chain)) < len(chain):
             raise ValueError(f"{path}: base_model_name_or_path={name} leads back to these adapters")
-        base = find(name, chain)
+        try:
+            base = find(name, chain)
+        except (FileNotFoundError, ValueError) as error:
+            raise type(error)(
+                f"{path / peft_files.CONFIG_FILE}: base_model_name_or_path={name}: {error}"
+            ) from error
         if base.config.hybrid is not None:
             raise ValueError(
                 f"{path} adapts {name}, a Qwen3.5; adapters of this family are not supported, so "

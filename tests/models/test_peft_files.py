@@ -73,7 +73,10 @@ def change(path, **changes):
         (dict(rank_pattern={"q_proj": 8}), "rank_pattern"),
         (dict(r=4), "does not fit the model"),
         (dict(base_model_name_or_path=""), "names no base_model_name_or_path"),
-        (dict(base_model_name_or_path="/no/such"), "no existing path"),
+        (
+            dict(base_model_name_or_path="/no/such"),
+            "adapter_config.json: base_model_name_or_path=/no/such: .* no existing path",
+        ),
     ],
 )
 def test_unsupported_adapters_are_refused_with_the_reason(tmp_path, changes, message):
