@@ -52,3 +52,16 @@ def test_each_benchmark_has_a_table_and_a_cut_line_is_left_out(tmp_path, capsys)
         "| 0.5b | 8 x 2048, segments of 512 | cudnn | 0.20 | 0.90 |  |",
     ):
         assert row in rows
+
+
+def test_a_later_result_of_the_same_measurement_replaces_an_earlier_one(tmp_path, capsys):
+    path = tmp_path / "gpu.jsonl"
+    cut_off, again = LINES[2], LINES[2] | {"table": {"ours": SPEED | {"tokens_per_s": 3000.0}}}
+    other = LINES[2] | {"rows": 256}
+    path.write_text("\n".join(map(json.dumps, (cut_off, other, again))))
+    report.main(str(path))
+    rows = [row for row in capsys.readouterr().out.splitlines() if "| ours |" in row]
+    assert rows == [
+        "| 0.5b | 64 | ours | 3,000 | 1.50 | 50 % |",
+        "| 0.5b | 256 | ours | 2,000 | 1.50 | 50 % |",
+    ]

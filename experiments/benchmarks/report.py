@@ -106,6 +106,9 @@ def ratio_rows(lines: Sequence[Line]) -> Iterator[tuple[str, ...]]:
                 )
 
 
+# What a result measures; a later result replaces an earlier one of the same.
+MEASURED = ("benchmark", "variant", "model", "kernel", "shape", "rows", "options")
+
 TABLES = {
     "rl_step": (
         rl_rows,
@@ -134,12 +137,13 @@ TABLES = {
 
 def main(path: str) -> None:
     """Prints the tables for which the file has results."""
-    lines = []
+    results = {}
     for text in pathlib.Path(path).read_text().splitlines():
         with contextlib.suppress(json.JSONDecodeError):  # a line that was cut when the script ended
-            lines.append(json.loads(text))
+            line = json.loads(text)
+            results[json.dumps([line.get(name) for name in MEASURED])] = line
     for names, (rows, heads) in TABLES.items():
-        found = list(rows([line for line in lines if line["benchmark"] in names.split(", ")]))
+        found = list(rows([x for x in results.values() if x["benchmark"] in names.split(", ")]))
         if found:
             table = [heads, tuple("---" for _ in heads), *found]
             text = "\n".join(f"| {' | '.join(cells)} |" for cells in table)

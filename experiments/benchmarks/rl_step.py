@@ -190,7 +190,7 @@ def main(_: list[str]) -> None:
         jax=jax.__version__,
         peak_flops=peak,
         tokens_per_s=found["sampled_tokens"] / found["rollout_s"],
-        mfu=flops / found["update_s"] / peak,
+        mfu=flops / found["update_s"] / peak if found["update_s"] else 0.0,
         env_errors=sum(line["rollout/env_errors"] for line in steps),
         **found,
     )
