@@ -20,6 +20,8 @@ cd "$(dirname "$0")/../.."
 folder=$(mkdir -p "$1" && cd "$1" && pwd)
 out=$folder/gpu.jsonl
 export PYTHONPATH=.:envs PYTHONUNBUFFERED=1 BENCHMARK_LIMITS=$folder/limits.json
+BENCHMARK_COMMIT=$(git rev-parse --short HEAD 2>/dev/null)
+export BENCHMARK_COMMIT
 limit=150 shortest=15 total=${TOTAL:-460}
 rl="--model=${MODEL:-qwen2.5-0.5b}"
 load="--shape=0.5b --rows=64 --rows=256" rows="8 64 256" shapes="0.5b 1.5b 7b"
@@ -39,7 +41,9 @@ if grep -qsaF -- "$out" "/proc/$(cat "$folder/child" 2>/dev/null)/cmdline"; then
   kill "$(cat "$folder/child")"
 fi
 
+# Writes the tables so far. A line that was cut must not hold the next result.
 write_tables() {
+  [ -z "$(tail -c 1 "$out")" ] || echo >>"$out"
   python experiments/benchmarks/report.py "$out" >"$folder/gpu.md"
 }
 
@@ -51,6 +55,7 @@ report() {
     echo "failed: $part (see $folder/gpu.log)"
   done
 }
+write_tables
 trap report EXIT
 trap 'kill $child $installing 2>/dev/null; failed+=("the script was ended"); exit 143' TERM INT HUP
 
@@ -80,7 +85,8 @@ part() {
     echo "$*" >>"$folder/done"
     return
   fi
-  failed+=("$* (status $status after $((SECONDS - start)) s)")
+  echo "failed with status $status after $((SECONDS - start)) s"
+  failed+=("$* (status $status)")
   return 1
 }
 

@@ -90,20 +90,24 @@ def attention_rows(lines: Sequence[Line]) -> Iterator[tuple[str, ...]]:
 
 
 def ratio_rows(lines: Sequence[Line]) -> Iterator[tuple[str, ...]]:
-    """Yields work, type and device, and the ratio to each other library in the same run."""
+    """Yields the columns of docs/results.md: work, type, device and commit, and the ratio to each
+    other library in the same run.
+    """
     for line in lines:
         options = line.get("options") or line | dict(tokens=f"{line['prompt']} + {line['new']}")
         weights = f", LoRA {options['lora_rank']}" if options.get("lora_rank") else ""
-        for name, found in line["table"].items():
-            if name != "ours":
-                yield (
-                    f"{line['benchmark'].replace('_', ' ')}, {options['shape']} shape, "
-                    f"{options['rows']} x {options['tokens']} tokens{weights}",
-                    options.get("dtype", "bfloat16"),
-                    line["machine"]["by_library"]["jax"]["device"],
-                    name,
-                    found["ours_over_it"],
-                )
+        dtype = options.get("dtype", "bfloat16")
+        ratios = {name: found.get("ours_over_it", "") for name, found in line["table"].items()}
+        torch = ratios.get("transformers") or ratios.get(f"transformers {dtype}", "")
+        if "tunix" in ratios or torch:
+            yield (
+                f"{line['benchmark'].replace('_', ' ')}, {options['shape']} shape, "
+                f"{options['rows']} x {options['tokens']} tokens{weights}",
+                dtype,
+                f"{line['machine']['by_library']['jax']['device']}, {line.get('commit', '')}",
+                ratios.get("tunix", ""),
+                torch,
+            )
 
 
 # What a result measures; a later result replaces an earlier one of the same.
@@ -119,7 +123,10 @@ TABLES = {
         attention_rows,
         ("heads", "rows", "attention", "forward, ms", "both passes, ms", "error"),
     ),
-    "train_step, decode": (ratio_rows, ("work", "type", "device", "library", "ours over it")),
+    "train_step, decode": (
+        ratio_rows,
+        ("work", "type", "processor, commit", "tunix", "transformers / torch"),
+    ),
     "request_load": (
         load_rows,
         ("shape", "rows", "tokens/s", "ms per step", "of the decode limit", "time of prompts"),
