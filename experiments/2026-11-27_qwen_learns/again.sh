@@ -34,6 +34,7 @@ for bonus in $bonuses; do
   for seed in $seeds; do
     run=runs/again_${bonus}_$seed
     runs+=("$run")
+    echo "started" >>"$run.log"
     # shellcheck disable=SC2086  # OPTIONS is a list of flags
     XLA_PYTHON_CLIENT_MEM_FRACTION=0.23 timeout --kill-after=90 -s INT "$seconds" \
       python -m agentgym_jax.train --config="$config" --workdir="$run" --config.seed="$seed" \
