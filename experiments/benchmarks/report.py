@@ -90,21 +90,28 @@ def attention_rows(lines: Sequence[Line]) -> Iterator[tuple[str, ...]]:
 
 
 def ratio_rows(lines: Sequence[Line]) -> Iterator[tuple[str, ...]]:
-    """Yields work, type and device, and the ratio to each other library in the same run."""
+    """Yields the columns of docs/results.md: work, type, device and commit, and the ratio to each
+    other library in the same run.
+    """
     for line in lines:
         options = line.get("options") or line | dict(tokens=f"{line['prompt']} + {line['new']}")
         weights = f", LoRA {options['lora_rank']}" if options.get("lora_rank") else ""
-        for name, found in line["table"].items():
-            if name != "ours":
-                yield (
-                    f"{line['benchmark'].replace('_', ' ')}, {options['shape']} shape, "
-                    f"{options['rows']} x {options['tokens']} tokens{weights}",
-                    options.get("dtype", "bfloat16"),
-                    line["machine"]["by_library"]["jax"]["device"],
-                    name,
-                    found["ours_over_it"],
-                )
+        dtype = options.get("dtype", "bfloat16")
+        ratios = {name: found.get("ours_over_it", "") for name, found in line["table"].items()}
+        torch = ratios.get("transformers") or ratios.get(f"transformers {dtype}", "")
+        if "tunix" in ratios or torch:
+            yield (
+                f"{line['benchmark'].replace('_', ' ')}, {options['shape']} shape, "
+                f"{options['rows']} x {options['tokens']} tokens{weights}",
+                dtype,
+                f"{line['machine']['by_library']['jax']['device']}, {line.get('commit', '')}",
+                ratios.get("tunix", ""),
+                torch,
+            )
 
+
+# What a result measures; a later result replaces an earlier one of the same.
+MEASURED = ("benchmark", "variant", "model", "kernel", "shape", "rows", "options")
 
 TABLES = {
     "rl_step": (
@@ -116,7 +123,10 @@ TABLES = {
         attention_rows,
         ("heads", "rows", "attention", "forward, ms", "both passes, ms", "error"),
     ),
-    "train_step, decode": (ratio_rows, ("work", "type", "device", "library", "ours over it")),
+    "train_step, decode": (
+        ratio_rows,
+        ("work", "type", "processor, commit", "tunix", "transformers / torch"),
+    ),
     "request_load": (
         load_rows,
         ("shape", "rows", "tokens/s", "ms per step", "of the decode limit", "time of prompts"),
@@ -134,12 +144,13 @@ TABLES = {
 
 def main(path: str) -> None:
     """Prints the tables for which the file has results."""
-    lines = []
+    results = {}
     for text in pathlib.Path(path).read_text().splitlines():
         with contextlib.suppress(json.JSONDecodeError):  # a line that was cut when the script ended
-            lines.append(json.loads(text))
+            line = json.loads(text)
+            results[json.dumps([line.get(name) for name in MEASURED])] = line
     for names, (rows, heads) in TABLES.items():
-        found = list(rows([line for line in lines if line["benchmark"] in names.split(", ")]))
+        found = list(rows([x for x in results.values() if x["benchmark"] in names.split(", ")]))
         if found:
             table = [heads, tuple("---" for _ in heads), *found]
             text = "\n".join(f"| {' | '.join(cells)} |" for cells in table)

@@ -6,7 +6,7 @@ r"""Measures an RL step in three environments: times, tokens per second, MFU and
 The step is that of experiments/2026-11-26_qwen_three_environments: TextCraft, BabyAI and SciWorld
 (left out without Java), 192 episodes, 128 rows, LoRA of rank 16. A preset has random weights and a
 byte tokenizer, so its turns are as long as allowed, none is valid, and a bonus for entropy gives the
-update something to do. Each call measures one variant:
+update something to do. Each call measures one variant, and writes a result after every counted step:
 
   old     shapes of prefill and length of decode calls as in that experiment
   new     today's defaults
@@ -22,6 +22,7 @@ measured rate of large products. The gap is that between sampler and learner.
 """
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -29,6 +30,7 @@ import shutil
 import statistics
 import sys
 import tempfile
+from collections.abc import Callable
 
 import jax
 import side_by_side
@@ -138,18 +140,21 @@ def config(environments: list[str]):
     return c
 
 
-def stop_after(run: Run, step: int) -> None:
-    """Ends the run after a step."""
+def measure(run: Run, write: Callable[[], None]) -> None:
+    """Calls `write` after every counted step, and ends the run after the last one."""
     log_step = run.log_step
 
     def logged(now: int, metrics) -> None:
         log_step(now, metrics)
-        if now == step:
+        if now > _SKIPPED.value:
+            write()
+        if now == _SKIPPED.value + _STEPS.value:
             raise Measured
 
     run.log_step = logged
 
 
+@functools.cache
 def peak_flops(dtype: str) -> float:
     """Returns the peak rate of matrix products, in FLOP per second."""
     kind = jax.devices()[0].device_kind
@@ -158,43 +163,54 @@ def peak_flops(dtype: str) -> float:
     return 1e9 * worker_ours.roofline({})()["matmul_gflops"][dtype]
 
 
-def main(_: list[str]) -> None:
-    """Prints one JSON line."""
-    prepare()
-    environments = chosen_environments()
-    c = config(environments)
-    with (
-        tempfile.TemporaryDirectory() as workdir,
-        contextlib.redirect_stdout(sys.stderr),  # console output goes to standard error
-    ):
-        with contextlib.suppress(Measured), open_rl(plain(c), workdir, StopFlag()) as (run, parts):
-            num_weights, has_adapters = parts.model.policy.num_parameters, parts.model.adapters
-            stop_after(run, _SKIPPED.value + _STEPS.value)
-            rl.train(run, parts)
-        lines = (pathlib.Path(workdir) / "metrics.jsonl").read_text().splitlines()
-    steps = [line for line in map(json.loads, lines) if line["step"] > _SKIPPED.value]
+def record(c, parts, metrics: pathlib.Path) -> dict:
+    """Returns the medians of the counted steps so far."""
+    lines = map(json.loads, metrics.read_text().splitlines())
+    steps = [line for line in lines if line["step"] > _SKIPPED.value]
     found = {
         name: statistics.median(line.get(metric, 0.0) for line in steps)
         for name, metric in METRICS.items()
     }
-    flops = (4 if has_adapters else 6) * num_weights * found["batch_tokens"]
+    per_weight = 4 if parts.model.adapters else 6
+    flops = per_weight * parts.model.policy.num_parameters * found["batch_tokens"]
     peak = peak_flops(c.model.dtype)
-    record = dict(
+    return dict(
         benchmark="rl_step",
         variant=_VARIANT.value,
         model="tiny" if _TINY.value else _MODEL.value,
-        environments=environments,
+        environments=list(c.environments),
+        steps=len(steps),
         sampler=c.sampler.to_dict(),
         decode_dtype=c.model.decode_dtype,
         device=str(jax.devices()[0].device_kind),
         jax=jax.__version__,
         peak_flops=peak,
         tokens_per_s=found["sampled_tokens"] / found["rollout_s"],
-        mfu=flops / found["update_s"] / peak,
+        mfu=flops / found["update_s"] / peak if found["update_s"] else 0.0,
         env_errors=sum(line["rollout/env_errors"] for line in steps),
         **found,
     )
-    side_by_side.write(record, _OUT.value)
+
+
+def main(_: list[str]) -> None:
+    """Prints a JSON line after every counted step; the last one has the medians of all."""
+    prepare()
+    c = config(chosen_environments())
+    stdout = sys.stdout
+    with (
+        tempfile.TemporaryDirectory() as workdir,
+        contextlib.redirect_stdout(sys.stderr),  # console output goes to standard error
+        contextlib.suppress(Measured),
+        open_rl(plain(c), workdir, StopFlag()) as (run, parts),
+    ):
+
+        def write() -> None:
+            with contextlib.redirect_stdout(stdout):
+                made = record(c, parts, pathlib.Path(workdir) / "metrics.jsonl")
+                side_by_side.write(made, _OUT.value)
+
+        measure(run, write)
+        rl.train(run, parts)
 
 
 if __name__ == "__main__":

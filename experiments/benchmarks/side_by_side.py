@@ -144,6 +144,7 @@ def write(record: dict, out: str) -> None:
     """Prints one JSON line, and appends it to a file if one is given."""
     record["load_average"] = os.getloadavg()
     record["cores"] = os.cpu_count()
+    record["commit"] = os.environ.get("BENCHMARK_COMMIT", "")
     line = json.dumps(record)
     sys.stdout.write(line + "\n")
     if out:
