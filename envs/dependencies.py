@@ -70,7 +70,7 @@ WEB = [
 # Files of the packages that are not Python.
 PACKAGE_DATA = {
     "agentgym_envs": ["*/*.json", "*/*.json.gz", "py.typed"],
-    "agentgym_facts": ["py.typed"],
+    "agentgym_facts": ["*.json", "py.typed"],
     "agentgym_sites": ["shop/templates/**/*.html", "py.typed"],
     "agentgym_verifiers": ["py.typed"],
 }

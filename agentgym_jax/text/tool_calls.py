@@ -91,7 +91,6 @@ def _read_json_call(text: str, at: int, form: ToolForm) -> _Found:
 
 
 def _read_json_list(text: str, at: int, form: ToolForm) -> _Found:
-    """Reads a JSON list of calls."""
     value, end = _read_value(text, at)
     calls = [_as_call(entry, form) for entry in value] if isinstance(value, list) else []
     found = [call for call in calls if call is not None]

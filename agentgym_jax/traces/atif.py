@@ -62,7 +62,6 @@ def to_atif(trajectory: Trajectory, *, model: str | None = None) -> dict[str, An
 
 
 def _agent_step(t: Trajectory, turn: Turn) -> dict[str, Any]:
-    """Returns the step of a turn."""
     start, stop = turn.action_start, turn.action_stop
     begin = branch_start(t, start)
     step: dict[str, Any] = {

@@ -114,28 +114,24 @@ def evaluation_table(evaluations: Sequence[Evaluation]) -> list[dict[str, Any]]:
     return table
 
 
+def _by_mode(evaluations: Sequence[Evaluation]) -> list[list[Evaluation]]:
+    """Returns the sampled and the greedy evaluations."""
+    return [[each for each in evaluations if each.mode == mode] for mode in (SAMPLED, GREEDY)]
+
+
 def first_and_last(
     evaluations: Sequence[Evaluation],
 ) -> list[tuple[Evaluation, Evaluation]]:
     """Returns the first and the last evaluation of each mode with at least two evaluations."""
-    pairs = []
-    for mode in (SAMPLED, GREEDY):
-        own = [evaluation for evaluation in evaluations if evaluation.mode == mode]
-        if len(own) > 1:
-            pairs.append((own[0], own[-1]))
-    return pairs
+    return [(own[0], own[-1]) for own in _by_mode(evaluations) if len(own) > 1]
 
 
 def last_of_each_mode(
     a: Sequence[Evaluation], b: Sequence[Evaluation]
 ) -> list[tuple[Evaluation, Evaluation]]:
     """Returns the last evaluations of two runs, for each mode that both runs have."""
-    pairs = []
-    for mode in (SAMPLED, GREEDY):
-        sides = [[e for e in side if e.mode == mode] for side in (a, b)]
-        if all(sides):
-            pairs.append((sides[0][-1], sides[1][-1]))
-    return pairs
+    sides = zip(_by_mode(a), _by_mode(b), strict=True)
+    return [(ours[-1], theirs[-1]) for ours, theirs in sides if ours and theirs]
 
 
 def paired_change(a: Evaluation, b: Evaluation) -> dict[str, Any] | None:
@@ -179,15 +175,13 @@ def last_results(evaluations: Sequence[Evaluation]) -> list[dict[str, Any]]:
     The keys are those of `paired_change` for the second evaluation.
     """
     found = []
-    for mode in (SAMPLED, GREEDY):
-        own = [evaluation for evaluation in evaluations if evaluation.mode == mode]
-        if own:
-            groups: dict[str, list[EpisodeScore]] = {}
-            for episode in own[-1].episodes:
-                groups.setdefault(episode.group, []).append(episode)
-            parts = [{"group": g, **_results(part)} for g, part in sorted(groups.items())]
-            total = _results(own[-1].episodes)
-            found.append({"mode": mode, "step_b": own[-1].step, **total, "groups": parts})
+    for last in (own[-1] for own in _by_mode(evaluations) if own):
+        groups: dict[str, list[EpisodeScore]] = {}
+        for episode in last.episodes:
+            groups.setdefault(episode.group, []).append(episode)
+        parts = [{"group": g, **_results(part)} for g, part in sorted(groups.items())]
+        total = _results(last.episodes)
+        found.append({"mode": last.mode, "step_b": last.step, **total, "groups": parts})
     return found
 
 

@@ -13,7 +13,13 @@ from agentgym_envs.alfworld.rules import Game
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import SetupError, StepResult
 from agentgym_envs.base.protocol import EnvironmentSpec
-from agentgym_envs.base.served import Answers, ExtraRoute, IdBody, ServedEnvironment, never_reset
+from agentgym_envs.base.served import (
+    Answers,
+    ExtraRoute,
+    IdBody,
+    ServedEnvironment,
+    compat_last_observation,
+)
 
 # Version of the behaviour: changes when a house, a task or a text changes.
 BEHAVIOUR = "1"
@@ -84,10 +90,9 @@ def make_served_environment(*, games: str = "", expert: str = KNOWS) -> ServedEn
         compat_factory=functools.partial(make, True),
         tasks=lambda: tasks,
         answers=Answers(
-            create=lambda session_id, first: {"id": session_id},
             reset=_reset_answer,
             step=_step_answer,
-            observation=_observation_answer,
+            observation=compat_last_observation,
             detail=_detail_answer,
         ),
         reset_body=ResetBody,
@@ -135,12 +140,6 @@ def _step_answer(result: StepResult) -> dict[str, Any]:
         "available_actions": list(result.available_actions),
         "done": result.done,
     }
-
-
-def _observation_answer(environment: AlfWorldEnvironment, last: StepResult | None) -> str:
-    if last is None:
-        raise never_reset("'observation'")  # text of a KeyError in AgentGym's server
-    return last.observation
 
 
 def _detail_answer(environment: AlfWorldEnvironment, last: StepResult | None) -> dict[str, Any]:

@@ -218,7 +218,6 @@ def _open(world: World, terrain: Terrain, shut: list[WorldObj]) -> Subgoal:
 
 
 def _cell_of(thing: WorldObj) -> Cell:
-    """Returns the cell of an object."""
     return int(thing.cur_pos[0]), int(thing.cur_pos[1])
 
 

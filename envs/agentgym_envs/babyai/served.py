@@ -76,7 +76,6 @@ def make_served_environment() -> ServedEnvironment:
         compat_factory=lambda: _make(CompatScoring()),
         tasks=tasks,
         answers=Answers(
-            create=lambda session_id, first: {"id": session_id},
             reset=lambda session_id, result: {**dataclasses.asdict(result), "deleted": False},
             step=dataclasses.asdict,
             observation=_observation_answer,

@@ -71,25 +71,72 @@ class EmptyBody(pydantic.BaseModel):
     """Body that must be a JSON object, whose fields are ignored."""
 
 
+def three_fields(result: StepResult) -> dict[str, Any]:
+    """Returns the answer to a step without the score, as some of AgentGym's servers do."""
+    return {"observation": result.observation, "reward": result.reward, "done": result.done}
+
+
+def four_fields(result: StepResult) -> dict[str, Any]:
+    """Returns the answer to a step with the score."""
+    return {
+        "observation": result.observation,
+        "reward": result.reward,
+        "score": result.score,
+        "done": result.done,
+    }
+
+
+def last_observation(environment: Environment, last: StepResult | None) -> str:
+    """Returns the answer of `GET /observation`.
+
+    Raises:
+      EnvironmentFault: NOT_RESET before the first reset.
+    """
+    if last is None:
+        raise never_reset()
+    return last.observation
+
+
+def never_reset(compat_message: str | None = None) -> EnvironmentFault:
+    """Returns the error for an observation before the first reset."""
+    return EnvironmentFault(
+        ErrorKind.NOT_RESET, "this session was never reset. POST /reset first.", compat_message
+    )
+
+
+def compat_last_observation(environment: Environment, last: StepResult | None) -> str:
+    """Like `last_observation`, with AgentGym's text of a KeyError before the first reset."""
+    if last is None:
+        raise never_reset("'observation'")
+    return last.observation
+
+
+def told_observation(environment: Any, last: StepResult | None) -> str:
+    """Like `last_observation`, for an environment with a method of this name that decides."""
+    if last is None:
+        raise never_reset()
+    return environment.last_observation()
+
+
 @dataclasses.dataclass(frozen=True)
 class Answers:
     """Functions that return the bodies of successful answers, with exactly AgentGym's keys.
 
     Attributes:
-      create: Function of the new session id and the first result; this result is None unless the
-          environment resets on create.
       reset: Function of the session id and the result of `reset`.
       step: Function of the result of `step`.
       observation: Function of the environment and its last result, which is None before the first
         reset. The function can raise EnvironmentFault (NOT_RESET).
+      create: Function of the new session id and the first result; this result is None unless the
+          environment resets on create.
       detail: Function for `GET /detail` with the same arguments as `observation`; None where
           AgentGym has no such route.
     """
 
-    create: Callable[[int, StepResult | None], Any]
     reset: Callable[[int, StepResult], Any]
-    step: Callable[[StepResult], Any]
-    observation: Callable[[Any, StepResult | None], Any]
+    step: Callable[[StepResult], Any] = three_fields
+    observation: Callable[[Any, StepResult | None], Any] = last_observation
+    create: Callable[[int, StepResult | None], Any] = lambda session_id, first: {"id": session_id}
     detail: Callable[[Any, StepResult | None], Any] | None = None
 
 
@@ -279,43 +326,5 @@ def standard_environment(
         factory=factory,
         compat_factory=factory,
         tasks=lambda: tasks,
-        answers=Answers(
-            create=lambda session_id, first: {"id": session_id},
-            reset=lambda session_id, result: four_fields(result),
-            step=four_fields,
-            observation=last_observation,
-        ),
-    )
-
-
-def three_fields(result: StepResult) -> dict[str, Any]:
-    """Returns the answer to a step without the score, as some of AgentGym's servers do."""
-    return {"observation": result.observation, "reward": result.reward, "done": result.done}
-
-
-def four_fields(result: StepResult) -> dict[str, Any]:
-    """Returns the answer to a step with the score."""
-    return {
-        "observation": result.observation,
-        "reward": result.reward,
-        "score": result.score,
-        "done": result.done,
-    }
-
-
-def last_observation(environment: Environment, last: StepResult | None) -> str:
-    """Returns the answer of `GET /observation`.
-
-    Raises:
-      EnvironmentFault: NOT_RESET before the first reset.
-    """
-    if last is None:
-        raise never_reset()
-    return last.observation
-
-
-def never_reset(compat_message: str | None = None) -> EnvironmentFault:
-    """Returns the error for an observation before the first reset."""
-    return EnvironmentFault(
-        ErrorKind.NOT_RESET, "this session was never reset. POST /reset first.", compat_message
+        answers=Answers(reset=lambda session_id, result: four_fields(result), step=four_fields),
     )

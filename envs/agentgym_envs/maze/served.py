@@ -1,15 +1,13 @@
 """Maze as a served environment: its spec, routes and answer bodies."""
 
 from agentgym_envs.base import manifest
-from agentgym_envs.base.environment import Environment, StepResult
 from agentgym_envs.base.protocol import EnvironmentSpec
 from agentgym_envs.base.served import (
     Answers,
     ExtraRoute,
     IdBody,
     ServedEnvironment,
-    never_reset,
-    three_fields,
+    compat_last_observation,
 )
 from agentgym_envs.maze.environment import MazeEnvironment
 from agentgym_envs.maze.layout import MOVES
@@ -57,17 +55,14 @@ def make_served_environment() -> ServedEnvironment:
             manifest_sha256=manifest.sha256(task_manifest()),
             max_turns=MAX_TURNS,
             refusal="You cannot ",
-            success_score=1.0,
         ),
         banner="This is environment LMRL-Gym.",
         factory=lambda: MazeEnvironment(Rules()),
         compat_factory=lambda: MazeEnvironment(CompatRules()),
         tasks=task_manifest,
         answers=Answers(
-            create=lambda session_id, first: {"id": session_id},
             reset=lambda session_id, result: {"observation": result.observation},
-            step=three_fields,
-            observation=_observation_answer,
+            observation=compat_last_observation,
         ),
         reset_body=GameBody,
         compat_refused_when_done=frozenset({"step", "observation", "detail"}),
@@ -76,9 +71,3 @@ def make_served_environment() -> ServedEnvironment:
         path_prefix="/maze",
         task_field="game",
     )
-
-
-def _observation_answer(environment: Environment, last: StepResult | None) -> str:
-    if last is None:
-        raise never_reset("'observation'")  # text of a KeyError in AgentGym's server
-    return last.observation

@@ -83,7 +83,6 @@ def make_served_environment() -> ServedEnvironment:
         compat_factory=lambda: SciWorldEnvironment(is_compat=True),
         tasks=task_manifest,
         answers=Answers(
-            create=lambda session_id, first: {"id": session_id},
             reset=_reset_answer,
             step=four_fields,
             observation=_observation_answer,

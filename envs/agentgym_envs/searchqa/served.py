@@ -15,6 +15,7 @@ from agentgym_envs.base.served import (
     EnvIdxStepBody,
     ServedEnvironment,
     never_reset,
+    told_observation,
 )
 from agentgym_envs.data_folder import data_folder
 from agentgym_envs.searchqa import embedded, programs, texts
@@ -163,7 +164,7 @@ def make_served_environment(
             create=lambda session_id, first: session_id,
             reset=lambda session_id, result: result.observation,
             step=_step_answer,
-            observation=_observation_answer,
+            observation=told_observation,
             detail=_detail_answer,
         ),
         create_body=CreateBody,
@@ -198,12 +199,6 @@ def _step_answer(result: StepResult) -> dict[str, Any]:
         "done": result.done,
         "info": result.facts,
     }
-
-
-def _observation_answer(environment: SearchQaEnvironment, last: StepResult | None) -> str:
-    if last is None:
-        raise never_reset()
-    return environment.last_observation()
 
 
 def _detail_answer(environment: SearchQaEnvironment, last: StepResult | None) -> dict[str, Any]:

@@ -11,8 +11,6 @@ from agentgym_envs.base.served import (
     ExtraRoute,
     ResetOrFirstBody,
     ServedEnvironment,
-    last_observation,
-    three_fields,
 )
 from agentgym_envs.textcraft.environment import make_compat_environment, make_environment
 from agentgym_envs.textcraft.recipes import to_name
@@ -45,8 +43,6 @@ def make_served_environment() -> ServedEnvironment:
         answers=Answers(
             create=lambda session_id, first: {"id": session_id, **_start_answer(first)},
             reset=lambda session_id, first: {"id": session_id, **_start_answer(first)},
-            step=three_fields,
-            observation=last_observation,
             detail=lambda environment, last: {**_start_answer(last), "deleted": False},
         ),
         create_body=EmptyBody,

@@ -38,7 +38,6 @@ class _Graph:
 
 @functools.cache
 def _graphs() -> dict[str, _Graph]:
-    """Returns the graphs by name."""
     rng = random.Random("academia")
     names = rng.sample([f"{first} {last}" for first in _FIRST for last in _LAST], 50)
     authors = {name: {"name": name, "org": rng.choice(_ORGS.split(","))} for name in names}

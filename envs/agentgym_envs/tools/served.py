@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pydantic
 
 from agentgym_envs.base import manifest
-from agentgym_envs.base.environment import Environment, StepResult
+from agentgym_envs.base.environment import Environment
 from agentgym_envs.base.protocol import EnvironmentSpec
 from agentgym_envs.base.served import (
     Answers,
@@ -13,8 +13,7 @@ from agentgym_envs.base.served import (
     EnvIdxStepBody,
     ServedEnvironment,
     SessionBody,
-    never_reset,
-    three_fields,
+    told_observation,
 )
 from agentgym_envs.tools.environment import REFUSAL, ToolEnvironment, describe_tools
 from agentgym_envs.tools.tasks import TaskSet
@@ -109,15 +108,8 @@ def tool_environment(
         answers=Answers(
             create=lambda session_id, first: session_id,
             reset=lambda session_id, result: result.observation,
-            step=three_fields,
-            observation=_observation_answer,
+            observation=told_observation,
         ),
         create_body=CreateBody,
         reset_body=ResetBody,
     )
-
-
-def _observation_answer(environment: ToolEnvironment, last: StepResult | None) -> str:
-    if last is None:
-        raise never_reset()
-    return environment.last_observation()

@@ -45,8 +45,6 @@ def _span_tool(variables: _Variables, is_past: bool, text: str) -> Callable[...,
 
 
 def _day_tool(variables: _Variables, text: str) -> Callable[..., Any]:
-    """Returns a tool for one day."""
-
     def tool(self: "WeatherWorld", latitude: float, longitude: float, current_date: str) -> Any:
         return _days(variables, latitude, longitude, current_date, current_date)
 

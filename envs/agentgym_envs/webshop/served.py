@@ -13,7 +13,6 @@ from agentgym_envs.base.served import (
     EnvIdxStepBody,
     ExtraRoute,
     ServedEnvironment,
-    last_observation,
 )
 from agentgym_envs.webshop.catalogue import embedded_products
 from agentgym_envs.webshop.environment import Shop, WebShopEnvironment
@@ -81,7 +80,6 @@ def make_served_environment(*, data: str = "") -> ServedEnvironment:
             create=lambda session_id, first: session_id,
             reset=lambda session_id, result: [result.observation, None],
             step=_step_answer,
-            observation=last_observation,
         ),
         reset_body=ResetBody,
         compat_refused_when_done=frozenset(),

@@ -7,8 +7,6 @@ from agentgym_envs.base.served import (
     ExtraRoute,
     IdBody,
     ServedEnvironment,
-    last_observation,
-    three_fields,
 )
 from agentgym_envs.wordle.environment import INVALID, WordleEnvironment
 from agentgym_envs.wordle.rules import CompatRules, Rules
@@ -53,17 +51,13 @@ def make_served_environment() -> ServedEnvironment:
             manifest_sha256=manifest.sha256(task_manifest()),
             max_turns=MAX_TURNS,
             refusal=INVALID,
-            success_score=1.0,
         ),
         banner="This is environment LMRL-Gym.",
         factory=lambda: WordleEnvironment(Rules()),
         compat_factory=lambda: WordleEnvironment(CompatRules()),
         tasks=task_manifest,
         answers=Answers(
-            create=lambda session_id, first: {"id": session_id},
-            reset=lambda session_id, result: {"id": session_id, "observation": result.observation},
-            step=three_fields,
-            observation=last_observation,
+            reset=lambda session_id, result: {"id": session_id, "observation": result.observation}
         ),
         reset_body=SeedBody,
         # AgentGym's client requests the vocabulary before its first reset.

@@ -4,7 +4,7 @@ Each site has one tab. The agent enters facts from one site on the other site.
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 
 from agentgym_envs.webarena.tasks import Evaluation, ShortText
 from agentgym_sites.chance import Dice
@@ -12,8 +12,7 @@ from agentgym_sites.forum.tables import Topic, topics
 from agentgym_sites.shop.tables import Product, tables
 from agentgym_sites.shop.words import SHELVES
 from agentgym_sites.tasks import script
-from agentgym_sites.tasks.forum_plays import open_topic
-from agentgym_sites.tasks.forum_writing import says
+from agentgym_sites.tasks.forum_plays import open_topic, says
 from agentgym_sites.tasks.script import Play, Script, Way, click, doing, fill, in_order
 from agentgym_sites.tasks.shopping_admin_plays import open_menu
 from agentgym_sites.tasks.shopping_edits import in_basket
@@ -24,29 +23,21 @@ from agentgym_sites.tasks.shopping_plays import (
     put_in_basket,
 )
 from agentgym_sites.tasks.task import (
-    EmbeddedTask,
-    Instance,
+    Rows,
+    Templates,
     changes,
-    from_template,
     impossible,
     refusing,
 )
 
-GROUP = "across"
+_TEMPLATES = Templates("across")
+tasks = _TEMPLATES.tasks
+_SHOP = ("shopping", "reddit")
+_DASHBOARD = ("shopping_admin", "reddit")
 _NO_PRODUCT = "Larchmont Copper Birdbath, Round"
 _MOST_COMMENTS = 8  # maximum number of comments of a topic, so that the topic's page is short
 # generator that yields actions, receives observations and returns the fact that it found
 _Found = Generator[str, str, str]
-
-
-def tasks() -> list[EmbeddedTask]:
-    """Returns all tasks on two sites; the number of a template never changes."""
-    made: list[EmbeddedTask] = []
-    for number, (text, site, instances) in _TEMPLATES.items():
-        sites = (site, "reddit")
-        start = (f"__{site.upper()}__/", "__REDDIT__/")
-        made += from_template(GROUP, number, text, instances(), sites=sites, start=start)
-    return made
 
 
 def _topics(name: str, count: int) -> list[Topic]:
@@ -89,99 +80,76 @@ def _telling(find: Callable[[str], _Found], topic: Topic) -> Play:
     return play
 
 
-def _price() -> list[Instance]:
-    def find(product: Product) -> Callable[[str], _Found]:
-        def run(seen: str) -> _Found:
-            seen = yield from open_product(product)(seen)
-            return price_on(script.nodes(seen), product)
+def _finding_price(product: Product) -> Callable[[str], _Found]:
+    def run(seen: str) -> _Found:
+        seen = yield from open_product(product)(seen)
+        return price_on(script.nodes(seen), product)
 
-        return run
-
-    return [
-        Instance(
-            {"product": product.title, "topic": topic.title},
-            _replied(topic, f"${product.price}"),
-            _telling(find(product), topic),
-        )
-        for product, topic in zip(_products("price", 4), _topics("price", 4), strict=True)
-    ] + [_no_price(_NO_PRODUCT, topic) for topic in _topics("no price", 1)]
+    return run
 
 
-def _no_price(product: str, topic: Topic) -> Instance:
-    """Returns an impossible task, which asks for the price of a product that the shop does not
-    sell.
-    """
-    play = refusing(fill("Search", product, enter=True))
-    return Instance({"product": product, "topic": topic.title}, impossible(), play)
+@_TEMPLATES(
+    0,
+    "Find out what the {product} costs in the shop, and reply with the price, like $12.34, to "
+    'the topic "{topic}" in the forum.',
+    _SHOP,
+)
+def _price() -> Rows:
+    for product, topic in zip(_products("price", 4), _topics("price", 4), strict=True):
+        check = _replied(topic, f"${product.price}")
+        values = {"product": product.title, "topic": topic.title}
+        yield values, check, _telling(_finding_price(product), topic)
+    (topic,) = _topics("no price", 1)
+    play = refusing(fill("Search", _NO_PRODUCT, enter=True))
+    yield {"product": _NO_PRODUCT, "topic": topic.title}, impossible(), play
 
 
-def _cheapest() -> list[Instance]:
+@_TEMPLATES(
+    1,
+    "Which product in the category {category} of the shop is the cheapest? Reply with its full "
+    'name to the topic "{topic}" in the forum.',
+    _SHOP,
+)
+def _cheapest() -> Rows:
     shelves = Dice("across shelves").sample(SHELVES, 4)
-    made = []
     for shelf, topic in zip(shelves, _topics("cheapest", 4), strict=True):
         product = min(tables().shelf_products(shelf.name), key=lambda p: p.cents)
+        play = _telling(first_of_shelf(shelf, "Price low to high"), topic)
         values = {"category": shelf.name, "topic": topic.title}
-        check = _replied(topic, product.title)
-        made.append(
-            Instance(values, check, _telling(first_of_shelf(shelf, "Price low to high"), topic))
-        )
-    return made
+        yield values, _replied(topic, product.title), play
 
 
-def _orders() -> list[Instance]:
-    def find(status: str) -> Callable[[str], _Found]:
-        def run(seen: str) -> _Found:
-            seen = yield from open_menu("Fulfilment", "Statistics")(seen)
-            found = yield from script.read_page(seen)
-            return f"{script.value_after(found, status, 'cell')} orders"
+def _finding_count(status: str) -> Callable[[str], _Found]:
+    def run(seen: str) -> _Found:
+        seen = yield from open_menu("Fulfilment", "Statistics")(seen)
+        found = yield from script.read_page(seen)
+        return f"{script.value_after(found, status, 'cell')} orders"
 
-        return run
+    return run
 
+
+@_TEMPLATES(
+    2,
+    'Find out in the dashboard of the shop how many orders have the status "{status}", and tell '
+    'it in a reply to the topic "{topic}" in the forum, in the form: 12 orders',
+    _DASHBOARD,
+)
+def _orders() -> Rows:
     counts = sorted(Counter(order.status for order in tables().orders).items())
-    return [
-        Instance(
-            {"status": status, "topic": topic.title},
-            _replied(topic, f"{count} orders"),
-            _telling(find(status), topic),
-        )
-        for (status, count), topic in zip(counts, _topics("orders", 4), strict=True)
-    ]
+    for (status, count), topic in zip(counts, _topics("orders", 4), strict=True):
+        play = _telling(_finding_count(status), topic)
+        yield {"status": status, "topic": topic.title}, _replied(topic, f"{count} orders"), play
 
 
-def _announce() -> list[Instance]:
-    made = []
+@_TEMPLATES(
+    3,
+    "Put the {product} into my basket in the shop, and reply to the topic "
+    '"{topic}" in the forum: I am getting the {product}',
+    _SHOP,
+)
+def _announce() -> Rows:
     for product, topic in zip(_products("announce", 4), _topics("announce", 4), strict=True):
         text = f"I am getting the {product.title}"
-        values = {"product": product.title, "topic": topic.title}
         check = changes(in_basket(product, 1), says(topic.title, ShortText(text)))
         play = doing(put_in_basket(product), _to_forum, _reply(topic, text))
-        made.append(Instance(values, check, play))
-    return made
-
-
-_TEMPLATES: dict[int, tuple[str, str, Callable[[], Sequence[Instance]]]] = {
-    0: (
-        "Find out what the {product} costs in the shop, and reply with the price, like $12.34, to "
-        'the topic "{topic}" in the forum.',
-        "shopping",
-        _price,
-    ),
-    1: (
-        "Which product in the category {category} of the shop is the cheapest? Reply with its full "
-        'name to the topic "{topic}" in the forum.',
-        "shopping",
-        _cheapest,
-    ),
-    2: (
-        'Find out in the dashboard of the shop how many orders have the status "{status}", and tell '
-        'it in a reply to the topic "{topic}" in the forum, in the form: 12 orders',
-        "shopping_admin",
-        _orders,
-    ),
-    3: (
-        "Put the {product} into my basket in the shop, and reply to the topic "
-        '"{topic}" in the forum: I am getting the {product}',
-        "shopping",
-        _announce,
-    ),
-}
+        yield {"product": product.title, "topic": topic.title}, check, play

@@ -1,13 +1,37 @@
-"""Navigation and form steps that several solutions on the dashboard use, and names used by its
-tasks.
-"""
+"""Selections of things, and navigation and form steps, that several tasks on the dashboard use."""
 
 import datetime
+from collections.abc import Sequence
+from typing import TypeVar
 
-from agentgym_sites.shop.tables import Customer, Order, Product, Review
+from agentgym_sites.chance import Dice
+from agentgym_sites.shop.tables import Customer, Order, Product, Review, tables
 from agentgym_sites.tasks.script import Way, click, fill, fill_all, in_order
 
+T = TypeVar("T")
+
 ADMIN = "__SHOPPING_ADMIN__"
+_PER_TEMPLATE = 4  # usual number of tasks of a template
+
+
+def some(name: str, things: Sequence[T], count: int = _PER_TEMPLATE) -> list[T]:
+    """Returns items for a template, one per task."""
+    return Dice(f"admin {name}").sample(things, count)
+
+
+def products(name: str) -> list[Product]:
+    """Returns products for a template."""
+    return some(name, tables().products)
+
+
+def customers(name: str) -> list[Customer]:
+    """Returns customers other than the one who is logged in to the shop."""
+    return some(name, tables().customers[1:])
+
+
+def orders(name: str) -> list[Order]:
+    """Returns orders for a template."""
+    return some(name, tables().orders)
 
 
 def open_menu(menu: str, page: str) -> Way:

@@ -1,9 +1,11 @@
-"""Navigation and reading steps that several solutions on the shop use, and names used by its tasks."""
+"""Navigation and reading steps, and products, that several tasks of the shop's customer use."""
 
 import datetime
+import functools
 from collections.abc import Callable, Generator
 
-from agentgym_sites.shop.tables import Order, Product
+from agentgym_sites.chance import Dice
+from agentgym_sites.shop.tables import Order, Product, tables
 from agentgym_sites.shop.words import Shelf
 from agentgym_sites.tasks.script import (
     Node,
@@ -18,6 +20,22 @@ from agentgym_sites.tasks.script import (
 )
 
 SHOP = "__SHOPPING__"
+PER_TEMPLATE = 4  # usual number of tasks of a template
+
+
+def dice(name: str) -> Dice:
+    """Returns the dice that select things for a template."""
+    return Dice(f"shopping {name}")
+
+
+@functools.cache
+def some_products(name: str, count: int = PER_TEMPLATE, *, stock: int = 0) -> tuple[Product, ...]:
+    """Returns different products that are neither in the basket nor on a wish list."""
+    shop = tables()
+    taken = {product for product, _ in shop.basket}
+    taken |= {product for wishlist in shop.wishlists for product in wishlist.products}
+    free = [p for p in shop.products if p.stock >= stock and p not in taken]
+    return tuple(dice(name).sample(free, count))
 
 
 def open_product(product: Product) -> Way:

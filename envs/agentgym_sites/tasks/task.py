@@ -4,7 +4,8 @@ tasks.
 
 import dataclasses
 import hashlib
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from agentgym_envs.webarena.tasks import (
     ADDED,
@@ -53,57 +54,72 @@ class EmbeddedTask:
     template_split: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Instance:
-    """Values for the placeholders of a template, with the evaluation and the solution of the
-    resulting task.
-    """
-
-    values: Mapping[str, object]
-    evaluation: Evaluation
-    play: Play
+# A task of a template: values for the placeholders, evaluation, and solution.
+Row: TypeAlias = tuple[Mapping[str, object], Evaluation, Play]
+Rows: TypeAlias = Iterator[Row]
+Maker: TypeAlias = Callable[[], Rows]
 
 
-def from_template(
-    group: str,
-    number: int,
-    text: str,
-    instances: Iterable[Instance],
-    *,
-    sites: Sequence[str] = (),
-    start: Sequence[str] = (),
-) -> list[EmbeddedTask]:
-    """Returns the tasks of one template.
+class Templates:
+    """Templates of one group.
 
     Args:
       group: Key of FIRST_IDS.
-      number: Number of the template in its group; never reused for another template.
-      text: Intent with the names of values in braces.
-      instances: At most 100 instances; their order determines their numbers.
-      sites: Sites that the tasks use; by default the site of the group.
-      start: Addresses with placeholders, one for each tab; by default the first site's address.
+      sites: Sites that the tasks use, each of which has a tab; by default the site of the group.
     """
-    sites = tuple(sites or (group,))
-    tasks = []
-    for index, instance in enumerate(instances):
+
+    def __init__(self, group: str, sites: Sequence[str] = ()):
+        self._group = group
+        self._sites = sites or (group,)
+        self._found: list[tuple[int, str, Sequence[str], Maker]] = []
+
+    def __call__(
+        self, number: int, text: str, sites: Sequence[str] = ()
+    ) -> Callable[[Maker], Maker]:
+        """Returns a decorator for the function that yields the tasks of a template.
+
+        Args:
+          number: Number of the template in its group; never reused for another template.
+          text: Intent with the names of values in braces.
+          sites: Sites of this template, if they are others than those of the group.
+        """
+
+        def add(rows: Maker) -> Maker:
+            self._found.append((number, text, sites or self._sites, rows))
+            return rows
+
+        return add
+
+    def tasks(self) -> list[EmbeddedTask]:
+        """Returns the tasks of all templates; the order of the tasks of each gives their numbers."""
+        return [
+            self._task(number, text, sites, index, row)
+            for number, text, sites, rows in self._found
+            for index, row in enumerate(rows())
+        ]
+
+    def _task(
+        self, number: int, text: str, sites: Sequence[str], index: int, row: Row
+    ) -> EmbeddedTask:
         if index >= 100:
-            raise ValueError(f"template {number} of {group} has more than 100 instances")
+            raise ValueError(f"template {number} of {self._group} has more than 100 tasks")
+        values, evaluation, play = row
+        first_id = FIRST_IDS[self._group]
         task = WebTask(
-            task_id=FIRST_IDS[group] + 100 * number + index,
-            sites=sites,
-            intent=text.format(**instance.values),
-            start_urls=tuple(start or (placeholder(sites[0]) + "/",)),
+            task_id=first_id + 100 * number + index,
+            sites=tuple(sites),
+            intent=text.format(**values),
+            start_urls=tuple(f"__{site.upper()}__/" for site in sites),
             # With `changes()`, the task fails if the databases have any other change.
-            evaluation=all_of(instance.evaluation, changes()),
-            intent_template_id=FIRST_IDS[group] // 100 + number,
+            evaluation=all_of(evaluation, changes()),
+            intent_template_id=first_id // 100 + number,
             intent_template=text.replace("{", "{{").replace("}", "}}"),
-            instantiation=dict(instance.values),
+            instantiation=dict(values),
             storage_state=f"./.auth/{'.'.join(sites)}_state.json",
         )
         split = "test" if index % _TEST_EVERY == _TEST_EVERY - 1 else "train"
-        solution = solution_of(instance.play)
-        tasks.append(EmbeddedTask(task, solution, split, _template_split(group, number)))
-    return tasks
+        template_split = _template_split(self._group, number)
+        return EmbeddedTask(task, solution_of(play), split, template_split)
 
 
 def _template_split(group: str, number: int) -> str:
@@ -113,11 +129,6 @@ def _template_split(group: str, number: int) -> str:
     """
     digest = hashlib.sha256(f"template {group} {number}".encode()).digest()
     return "test" if digest[0] % _HELD_OUT_EVERY == 0 else "train"
-
-
-def placeholder(site: str) -> str:
-    """Returns the placeholder for a site's base address."""
-    return f"__{site.upper()}__"
 
 
 def answer_is(text: str) -> Evaluation:

@@ -43,7 +43,6 @@ def _take(edit: Edit, removed: list[Row], added: list[Row], question: str) -> bo
 
 
 def _has(row: Row, values: Mapping[str, Any], question: str) -> bool:
-    """Returns True if the row has all of `values`."""
     return all(
         column in row and _equal(wanted, row[column], question) for column, wanted in values.items()
     )
