@@ -10,7 +10,7 @@ import pytest
 
 import agentgym_jax
 from agentgym_jax.cli.scripts import __dict__ as scripts
-from tests.test_bad_inputs import FORKS
+from tests.config.test_bad_inputs import FORKS
 
 ROOT = pathlib.Path(__file__).parents[2]
 COMMANDS = [name for name in scripts if callable(scripts[name]) and hasattr(scripts[name], "func")]

@@ -33,7 +33,7 @@ from configs import common
 from tests.builders import decoder_config
 from tests.fake_server import serving
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 DELETED = object()
 JOBS = dict(
     rl="quickstart",
