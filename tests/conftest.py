@@ -56,13 +56,30 @@ def compiled_fast():
     jax.config.update("jax_disable_most_optimizations", before)
 
 
+# Whether JAX holds programs of modules with `compiled_fastest` that are done.
+LEFT_PROGRAMS = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Removes the programs of modules with `compiled_fastest` before a test without this fixture.
+
+    JAX keeps a program by its function and shapes, and the rounding of these programs differs.
+    """
+    stash = item.config.stash
+    if stash.get(LEFT_PROGRAMS, False) and "compiled_fastest" not in item.fixturenames:
+        jax.clear_caches()
+        stash[LEFT_PROGRAMS] = False
+
+
 @pytest.fixture(scope="module")
-def compiled_fastest(compiled_fast):
+def compiled_fastest(compiled_fast, request):
     """Extends `compiled_fast` by XLA's old loop emitter, which compiles in a third of the time.
 
-    This fixture is not for tests that require two programs to agree bit for bit. It wraps an
-    internal function of JAX, because there is no public setting for a single module. Without this
-    function, and with JAX 0.11, the fixture equals `compiled_fast`.
+    This fixture is not for tests that require two programs to agree bit for bit. Modules with it
+    share their programs. It wraps an internal function of JAX, because there is no public setting
+    for a single module. Without this function, and with JAX 0.11, the fixture equals
+    `compiled_fast`.
     """
     original = getattr(compiler, "get_compile_options", None)
 
@@ -72,7 +89,6 @@ def compiled_fastest(compiled_fast):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiler, "get_compile_options", options, raising=False)
+        request.config.stash[LEFT_PROGRAMS] = False
         yield
-    # A program is kept by its function and shapes. The next modules must not get these programs, whose
-    # rounding differs.
-    jax.clear_caches()
+        request.config.stash[LEFT_PROGRAMS] = True

@@ -115,17 +115,3 @@ def test_every_console_script_names_a_function(both):
     targets = dict(script.split(" = ") for script in scripts)
     assert {"agentgym-train", "agentgym-evaluate", "agentgym-view", "agentgym-envs"} <= set(targets)
     assert all(callable(pkgutil.resolve_name(target)) for target in targets.values())
-
-
-def test_a_console_script_runs_its_module():
-    program = "import sys; from agentgym_jax.cli.scripts import results; results()"
-    script = subprocess.run(
-        [sys.executable, "-c", program, "--helpshort"], capture_output=True, text=True
-    )
-    module = subprocess.run(
-        [sys.executable, "-m", "agentgym_jax.results", "--helpshort"],
-        capture_output=True,
-        text=True,
-    )
-    assert "--out" in module.stdout
-    assert script.stdout == module.stdout and script.returncode == module.returncode

@@ -280,7 +280,7 @@ def test_one_program_serves_pairs_of_all_lengths(learner):
     assert learner._update._cache_size() == programs
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(1, 9), st.integers(2, 5), st.integers(0, 99))
 def test_every_pair_is_whole_in_one_micro_batch(count, micro_rows, seed):
     rng = np.random.default_rng(seed)
