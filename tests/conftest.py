@@ -1,6 +1,7 @@
 """Sets up eight fake CPU devices and strict JAX settings before anything imports JAX."""
 
 import atexit
+import gc
 import os
 import pathlib
 import shutil
@@ -17,6 +18,8 @@ if sys.dont_write_bytecode:
     sys.pycache_prefix = str(ROOT / ".pytest_cache" / "bytecode")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+
+gc.disable()  # enabled again after the collection of the tests
 
 # AGENTGYM_TEST_PLATFORM=cuda runs tests on a GPU, such as those of tests/models/kernels.
 os.environ["JAX_PLATFORMS"] = os.environ.get("AGENTGYM_TEST_PLATFORM", "cpu")
@@ -54,6 +57,14 @@ def compiled_fast():
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection():
+    """Leaves out the garbage collector, which finds little in imports, and all objects from them."""
+    yield
+    gc.freeze()
+    gc.enable()
 
 
 # Whether JAX holds programs of modules with `compiled_fastest` that are done.

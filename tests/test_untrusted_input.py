@@ -31,7 +31,7 @@ ALLOWED = {
     # only on a private pipe between a server and its worker processes
     "envs/agentgym_envs/base/worker.py": ["import pickle"],
     "envs/agentgym_envs/base/workers.py": ["import pickle"],
-    # under a filter of system calls (tests/envs/test_programs.py)
+    # under a filter of system calls (tests/envs/searchqa/test_programs.py)
     "envs/agentgym_envs/searchqa/program_child.py": ["compile()", "exec()"],
     # `yaml.safe_load` of a file of the package mini-swe-agent
     "agentgym_jax/programs/mini_swe.py": ["import yaml"],
