@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from learner_parts import CONFIG, OPTIMIZER, first_params
 
 from agentgym_jax.episodes.batch import pack
 from agentgym_jax.learner import optimizer, train_state
@@ -22,6 +21,7 @@ from agentgym_jax.learner.preference import (
 )
 from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models.policy import Policy
+from tests.learner.learner_parts import CONFIG, OPTIMIZER, first_params
 
 pytestmark = pytest.mark.usefixtures("compiled_fastest")
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.text.tool_calls import parse_tool_calls, read_json, stable_text
 from agentgym_jax.text.tool_chat import ToolForm
+from tests.examples import fixed
 
 CALL = '<tool_call>\n{"name": "look", "arguments": {"at": "the café 😀"}}\n</tool_call>'
 PIECES = [
@@ -36,7 +37,7 @@ def end(tokens, stop):
     return len(tokens) + 1, TOKENIZER.decode(tokens)
 
 
-@hypothesis.settings(max_examples=400, deadline=None, derandomize=True, database=None)
+@fixed(400)
 @hypothesis.given(texts, st.booleans(), stops)
 def test_stable_text_is_a_growing_part_of_the_final_content(data, has_tools, stop):
     tokens = list(data)
@@ -65,7 +66,7 @@ def write_call(form, name, arguments):
     return f"{form.opening}\n{call}\n{form.closing}"
 
 
-@hypothesis.settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@fixed(100)
 @hypothesis.given(
     st.sampled_from(FORMS),
     st.lists(st.dictionaries(st.sampled_from("ab"), st.sampled_from(VALUES)), max_size=3),
@@ -84,7 +85,7 @@ def test_calls_are_read_whole_and_never_from_the_thinking(form, calls, thinking)
         assert content == thinking.rstrip("\n") or content == thinking
 
 
-@hypothesis.settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@fixed(200)
 @hypothesis.given(texts)
 def test_any_text_is_parsed(data):
     text = data.decode("utf-8", errors="replace")
