@@ -12,6 +12,7 @@ import pytest
 
 import agentgym_envs
 import agentgym_jax
+from tests.imports import import_statements
 
 ROOT = pathlib.Path(__file__).parents[1]
 READ = """
@@ -71,10 +72,10 @@ OF_EXTRAS = {
 def imported_distributions(path):
     """Returns the distributions whose modules a file imports, without those of this project."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node, _ in import_statements(path):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
+        else:
             names.add(node.module)
     roots = {name.split(".")[0] for name in names} - sys.stdlib_module_names
     roots = {root for root in roots if not root.startswith("agentgym_") and root != "configs"}
