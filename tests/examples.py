@@ -10,4 +10,6 @@ def fixed(count, *, checks=True, **changes):
     """
     if not checks:
         changes["suppress_health_check"] = list(hypothesis.HealthCheck)
-    return hypothesis.settings(max_examples=count, derandomize=True, database=None, **changes)
+    return hypothesis.settings(
+        max_examples=count, deadline=None, derandomize=True, database=None, **changes
+    )

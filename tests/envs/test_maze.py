@@ -155,6 +155,15 @@ def test_in_compat_mode_the_51st_action_fails_with_reward_minus_one():
     )
 
 
+@pytest.mark.parametrize("data_idx", [-1, 556, 10**30])
+def test_an_unknown_index_is_an_error_and_the_episode_continues(data_idx):
+    environment = playing(0)
+    with pytest.raises(EnvironmentFault) as caught:
+        environment.reset(data_idx)
+    assert caught.value.kind is ErrorKind.UNKNOWN_TASK
+    assert environment.step("move up").observation.endswith(AT_1_1)
+
+
 @pytest.mark.parametrize(
     ("data_idx", "text"),
     [

@@ -13,7 +13,9 @@ import pytest
 from recordings import Replay
 
 from agentgym_envs.base import manifest
+from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.host import SessionHost
+from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.base.served import load_environment
 from agentgym_envs.registry import ENVIRONMENTS
 from agentgym_envs.tools.actions import ToolError, find_call, read_call, write_call
@@ -146,9 +148,17 @@ def test_256_sessions_are_independent_and_leave_nothing(name):
 
 
 @EVERY
-def test_the_first_finish_ends_an_episode(name):
+def test_an_unknown_task_is_refused_and_the_first_finish_ends_an_episode(name):
+    environment = start(name)
+    for data_idx in (-1, SERVED[name].spec.num_tasks, 10**30):
+        with pytest.raises(EnvironmentFault) as caught:
+            environment.reset(data_idx)
+        assert caught.value.kind is ErrorKind.UNKNOWN_TASK
     end = "SELECT 1" if name == "sqlgym" else "Action: finish with Action Input: {'answer': 0}"
-    assert start(name).step(end).done
+    assert environment.step(end).done
+    with pytest.raises(EnvironmentFault) as caught:
+        environment.step(end)
+    assert caught.value.kind is ErrorKind.FINISHED
 
 
 # Calls.
