@@ -13,6 +13,7 @@ from agentgym_jax.episodes import batch as batching
 from agentgym_jax.episodes.trajectory import Outcome, TokenSource, Trajectory, Turn
 from agentgym_jax.evaluation.scores import EpisodeScore
 from agentgym_jax.models.config import DecoderConfig, RopeScaling
+from agentgym_jax.models.policy import Policy
 
 _DECODER = dict(
     vocab_size=101,
@@ -29,6 +30,21 @@ _SOURCES = {"p": TokenSource.PROMPT, "o": TokenSource.OBSERVATION, "a": TokenSou
 def decoder_config(**changes: Any) -> DecoderConfig:
     """Returns a decoder config with two narrow layers."""
     return DecoderConfig(**_DECODER | changes)
+
+
+def tiny_policy(tokenizer):
+    """Returns a policy with one narrow layer."""
+    return Policy(
+        decoder_config(
+            vocab_size=tokenizer.vocab_size,
+            hidden_size=16,
+            intermediate_size=32,
+            num_layers=1,
+            num_heads=2,
+            num_kv_heads=1,
+            rope_theta=10000.0,
+        )
+    )
 
 
 def hybrid_config(**changes: Any) -> DecoderConfig:

@@ -1,6 +1,7 @@
 """Sets up eight fake CPU devices and strict JAX settings before anything imports JAX."""
 
 import atexit
+import gc
 import os
 import pathlib
 import shutil
@@ -17,6 +18,8 @@ if sys.dont_write_bytecode:
     sys.pycache_prefix = str(ROOT / ".pytest_cache" / "bytecode")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+
+gc.disable()  # enabled again after the collection of the tests
 
 # AGENTGYM_TEST_PLATFORM=cuda runs tests on a GPU, such as those of tests/models/kernels.
 os.environ["JAX_PLATFORMS"] = os.environ.get("AGENTGYM_TEST_PLATFORM", "cpu")
@@ -56,13 +59,38 @@ def compiled_fast():
     jax.config.update("jax_disable_most_optimizations", before)
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection():
+    """Leaves out the garbage collector, which finds little in imports, and all objects from them."""
+    yield
+    gc.freeze()
+    gc.enable()
+
+
+# Whether JAX holds programs of modules with `compiled_fastest` that are done.
+LEFT_PROGRAMS = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Removes the programs of modules with `compiled_fastest` before a test without this fixture.
+
+    JAX keeps a program by its function and shapes, and the rounding of these programs differs.
+    """
+    stash = item.config.stash
+    if stash.get(LEFT_PROGRAMS, False) and "compiled_fastest" not in item.fixturenames:
+        jax.clear_caches()
+        stash[LEFT_PROGRAMS] = False
+
+
 @pytest.fixture(scope="module")
-def compiled_fastest(compiled_fast):
+def compiled_fastest(compiled_fast, request):
     """Extends `compiled_fast` by XLA's old loop emitter, which compiles in a third of the time.
 
-    This fixture is not for tests that require two programs to agree bit for bit. It wraps an
-    internal function of JAX, because there is no public setting for a single module. Without this
-    function, and with JAX 0.11, the fixture equals `compiled_fast`.
+    This fixture is not for tests that require two programs to agree bit for bit. Modules with it
+    share their programs. It wraps an internal function of JAX, because there is no public setting
+    for a single module. Without this function, and with JAX 0.11, the fixture equals
+    `compiled_fast`.
     """
     original = getattr(compiler, "get_compile_options", None)
 
@@ -72,7 +100,6 @@ def compiled_fastest(compiled_fast):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiler, "get_compile_options", options, raising=False)
+        request.config.stash[LEFT_PROGRAMS] = False
         yield
-    # A program is kept by its function and shapes. The next modules must not get these programs, whose
-    # rounding differs.
-    jax.clear_caches()
+        request.config.stash[LEFT_PROGRAMS] = True

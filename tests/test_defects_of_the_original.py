@@ -66,7 +66,7 @@ DEFECTS = {
         "rl/test_algorithm_section.py::test_every_algorithm_can_be_chosen_by_name",
         "client/test_client.py::test_a_slow_answer_is_a_timeout",
         "rollout/test_collect.py::test_a_hanging_answer_ends_at_the_timeout",
-        "test_configs.py::test_every_section_of_every_config_binds",
+        "config/test_configs.py::test_every_section_of_every_config_binds",
     ),
     "8 episodes wait for the slowest one and prefill their history again; sessions start in turn": (
         "client/test_pool.py::test_an_episode_continues_while_another_one_waits",

@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import dataclasses
+import functools
 import importlib.util
 import inspect
 import itertools
@@ -150,6 +151,7 @@ def parse_flags(module, arguments):
     assert not rest or module.endswith(positional), (module, rest)
 
 
+@functools.cache
 def flag_definitions(module):
     """Returns the flags that a module defines, as type and name, without importing the module."""
     spec = importlib.util.find_spec(module)

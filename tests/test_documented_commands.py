@@ -64,8 +64,8 @@ TESTED = {
     f"{JAX}evaluate --config=configs/eval/mcp.py --workdir=runs/mcp --model=expert": "tests/jobs/test_tools.py::test_the_expert_solves_the_held_out_tasks",
     f"{ENVS}new guess": "tests/envs/test_scaffold.py::test_the_environment_is_solved_and_its_config_is_valid",
     f"{JAX}view runs/a runs/b": "tests/viewer/test_view.py::test_two_runs_are_compared_in_one_page",
-    "python -m agentgym_facts build": "tests/envs/searchqa/test_corpus_build.py::test_an_existing_corpus_is_not_built_again",
-    "python -m agentgym_facts check": "tests/envs/searchqa/test_corpus_build.py::test_the_check_names_a_changed_file",
+    "python -m agentgym_facts build": "tests/facts/test_corpus_build.py::test_an_existing_corpus_is_not_built_again",
+    "python -m agentgym_facts check": "tests/facts/test_corpus_build.py::test_the_check_names_a_changed_file",
 }
 
 # Maps a command to the reason why no test runs it.

@@ -1,6 +1,5 @@
 import dataclasses
 import json
-import os
 import pathlib
 import shutil
 import subprocess
@@ -208,43 +207,19 @@ def test_a_llama_whose_output_projection_has_a_bias_is_refused(tmp_path):
         load_hf(out, policy)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["own.gguf", "own.safetensors"])
-def test_the_command_refuses_an_output_name_with_a_file_extension(name, tmp_path):
-    done = run_command(f"--model={GOLDEN / 'llama'}", f"--out={tmp_path / name}")
-    assert done.returncode == 1
-    (line,) = done.stderr.strip().splitlines()
-    assert line.startswith(f"agentgym_jax.export: --out={tmp_path / name} ends in {name[3:]}")
-    assert not (tmp_path / name).exists()
-
-
 def test_an_existing_output_directory_is_refused_before_the_model_is_loaded(tmp_path):
     shutil.copytree(GOLDEN / "qwen2", tmp_path / "out")
     with pytest.raises(FileExistsError, match="--overwrite"):
         export("no/such-model", str(tmp_path / "out"), dtype="float32", overwrite=False)
 
 
-def run_command(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "agentgym_jax.export", *arguments],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"JAX_PLATFORMS": "cpu"},
-        check=False,
-    )
-
-
 @pytest.mark.slow
 def test_the_command_writes_bfloat16_by_default(tmp_path):
-    done = run_command(f"--model={GOLDEN / 'llama'}", f"--out={tmp_path / 'out'}")
+    command = [sys.executable, "-m", "agentgym_jax.export"]
+    done = subprocess.run(
+        [*command, f"--model={GOLDEN / 'llama'}", f"--out={tmp_path / 'out'}"],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "out" / "config.json").read_text())["torch_dtype"] == "bfloat16"
-
-
-def test_the_command_reports_an_error_in_one_line(tmp_path):
-    done = run_command("--model=qwen9-1b", f"--out={tmp_path / 'out'}")
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith(
-        "agentgym_jax.export: the model qwen9-1b is no existing path"
-    )
-    assert "Traceback" not in done.stderr

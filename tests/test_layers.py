@@ -6,6 +6,8 @@ import functools
 import pathlib
 import sys
 
+from tests.imports import import_statements
+
 ROOT = pathlib.Path(__file__).parents[1]
 TRAINING = ROOT / "agentgym_jax"
 ENVIRONMENTS = ROOT / "envs"
@@ -72,25 +74,10 @@ def imported(node, known):
     return []
 
 
-class _WithoutTypeChecking(ast.NodeTransformer):
-    """Removes the statements that only a type checker reads."""
-
-    def visit_If(self, node):
-        is_for_types = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        return None if is_for_types else self.generic_visit(node)
-
-
-@functools.cache
-def nodes(path):
-    """Returns all nodes of a file's syntax tree, without statements for type checkers."""
-    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-    return list(ast.walk(_WithoutTypeChecking().visit(tree)))
-
-
 @functools.cache
 def imports(path):
     """Returns each import statement of a file with the name of a module that it loads."""
-    return [(node, name) for node in nodes(path) for name in imported(node, KNOWN)]
+    return [(node, name) for node, _ in import_statements(path) for name in imported(node, KNOWN)]
 
 
 def within(name, package):
@@ -203,13 +190,10 @@ def test_every_listed_module_with_late_imports_exists():
 
 def late_or_relative(path):
     """Returns the places of a file's relative imports and of its imports inside functions."""
-    functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-    for function in (node for node in nodes(path) if isinstance(node, functions)):
-        for node in ast.walk(function):
-            ours = [name for name in imported(node, KNOWN) if name.split(".")[0] in OURS]
-            if ours and module_name(path) not in LATE_IMPORTS:
-                yield f"{path}:{node.lineno}: {ours[0]} imported inside a function"
-    for node in nodes(path):
+    for node, is_late in import_statements(path):
+        ours = [name for name in imported(node, KNOWN) if name.split(".")[0] in OURS]
+        if is_late and ours and module_name(path) not in LATE_IMPORTS:
+            yield f"{path}:{node.lineno}: {ours[0]} imported inside a function"
         if isinstance(node, ast.ImportFrom) and node.level:
             yield f"{path}:{node.lineno}: relative import"
 

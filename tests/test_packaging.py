@@ -12,6 +12,7 @@ import pytest
 
 import agentgym_envs
 import agentgym_jax
+from tests.imports import import_statements
 
 ROOT = pathlib.Path(__file__).parents[1]
 READ = """
@@ -71,10 +72,10 @@ OF_EXTRAS = {
 def imported_distributions(path):
     """Returns the distributions whose modules a file imports, without those of this project."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node, _ in import_statements(path):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
+        else:
             names.add(node.module)
     roots = {name.split(".")[0] for name in names} - sys.stdlib_module_names
     roots = {root for root in roots if not root.startswith("agentgym_") and root != "configs"}
@@ -115,17 +116,3 @@ def test_every_console_script_names_a_function(both):
     targets = dict(script.split(" = ") for script in scripts)
     assert {"agentgym-train", "agentgym-evaluate", "agentgym-view", "agentgym-envs"} <= set(targets)
     assert all(callable(pkgutil.resolve_name(target)) for target in targets.values())
-
-
-def test_a_console_script_runs_its_module():
-    program = "import sys; from agentgym_jax.cli.scripts import results; results()"
-    script = subprocess.run(
-        [sys.executable, "-c", program, "--helpshort"], capture_output=True, text=True
-    )
-    module = subprocess.run(
-        [sys.executable, "-m", "agentgym_jax.results", "--helpshort"],
-        capture_output=True,
-        text=True,
-    )
-    assert "--out" in module.stdout
-    assert script.stdout == module.stdout and script.returncode == module.returncode

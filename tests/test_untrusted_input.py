@@ -31,7 +31,7 @@ ALLOWED = {
     # only on a private pipe between a server and its worker processes
     "envs/agentgym_envs/base/worker.py": ["import pickle"],
     "envs/agentgym_envs/base/workers.py": ["import pickle"],
-    # under a filter of system calls (tests/envs/test_programs.py)
+    # under a filter of system calls (tests/envs/searchqa/test_programs.py)
     "envs/agentgym_envs/searchqa/program_child.py": ["compile()", "exec()"],
     # `yaml.safe_load` of a file of the package mini-swe-agent
     "agentgym_jax/programs/mini_swe.py": ["import yaml"],
@@ -59,12 +59,12 @@ HOSTILE = (
 )
 
 
-def calls(tree):
-    """Yields every function call of a module.
+def calls(nodes):
+    """Yields every function call among the nodes of a module.
 
     Each result has the name of the function, a flag for a plain name, and the keywords.
     """
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Call):
             function = node.func
             name = (
@@ -76,8 +76,8 @@ def calls(tree):
             yield name, is_plain, {k.arg: ast.unparse(k.value) for k in node.keywords}
 
 
-def imported(tree):
-    for node in ast.walk(tree):
+def imported(nodes):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -86,9 +86,9 @@ def imported(tree):
 
 def faults(source):
     """Returns the calls in a module that could execute data as a program."""
-    tree = ast.parse(source)
-    found = [f"import {name}" for name in imported(tree) if name in LOADERS]
-    for name, is_plain, keywords in calls(tree):
+    nodes = list(ast.walk(ast.parse(source)))
+    found = [f"import {name}" for name in imported(nodes) if name in LOADERS]
+    for name, is_plain, keywords in calls(nodes):
         # methods such as re.compile are allowed
         is_method = name in ("compile", "eval", "exec") and not is_plain
         if name in EXECUTORS and not is_method:

@@ -4,16 +4,16 @@ import hypothesis
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from episode_parts import (
+from hypothesis import strategies as st
+
+from agentgym_jax.algorithms import advantages
+from tests.algorithms.episode_parts import (
     ESTIMATORS,
     GROUPED,
     estimate,
     with_observations,
     with_options,
 )
-from hypothesis import strategies as st
-
-from agentgym_jax.algorithms import advantages
 from tests.builders import draw_episodes, one_turn_episodes, random_episodes
 
 pytestmark = pytest.mark.usefixtures("compiled_fastest")

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from episode_parts import with_observations
 
 from agentgym_jax.algorithms import gae
+from tests.algorithms.episode_parts import with_observations
 from tests.builders import draw_episodes, random_episodes
 
 pytestmark = pytest.mark.usefixtures("compiled_fastest")

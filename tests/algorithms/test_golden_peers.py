@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from episode_parts import with_options
 
 from agentgym_jax.algorithms import advantages, aggregation, controllers, kl, losses
 from agentgym_jax.algorithms.episode_sums import Episodes
 from agentgym_jax.learner import importance
 from agentgym_jax.learner.preference import LOSSES
+from tests.algorithms.episode_parts import with_options
 from tests.builders import policy_tokens
 
 FOLDER = pathlib.Path(__file__).parents[1] / "golden" / "algorithms"

@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from episode_parts import with_options
 
 from agentgym_jax.algorithms import ALGORITHMS, advantages, aggregation, losses
 from agentgym_jax.algorithms.episode_sums import Episodes
 from configs import common
+from tests.algorithms.episode_parts import with_options
 from tests.builders import draw_episodes, policy_tokens
 
 pytestmark = pytest.mark.usefixtures("compiled_fastest")

@@ -1,51 +1,41 @@
 """Help, version, keys and shell completion of the commands, as users ask for them."""
 
-import json
-import os
-import pathlib
+import re
 import subprocess
 import sys
 
 import pytest
 
 import agentgym_jax
+from agentgym_jax.algorithms.table import ALGORITHMS
 from agentgym_jax.cli.scripts import __dict__ as scripts
-from tests.test_bad_inputs import FORKS
+from tests.cli.commands import ROOT, run_all
 
-ROOT = pathlib.Path(__file__).parents[2]
 COMMANDS = [name for name in scripts if callable(scripts[name]) and hasattr(scripts[name], "func")]
 CALLS = [
     *([name, "--help"] for name in COMMANDS),
     ["train", "--config=configs/rl/bandit.py:smoke", "--keys"],
-    ["train", "--list"],
     ["train", "--version"],
     ["train", "--completion=bash"],
     ["view"],
 ]
-pytestmark = pytest.mark.slow
+QUICK = [["train", "--list"], ["results", "--helpshort"], ["export", "--model=qwen9-1b", "--out=x"]]
 
 
 @pytest.fixture(scope="module")
 def answers():
     """Returns the output and exit status of each of CALLS."""
-    done = subprocess.run(
-        [sys.executable, "-c", FORKS],
-        cwd=ROOT,
-        env=os.environ | {"COLUMNS": "100"},
-        input=json.dumps(CALLS),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    parts = done.stdout.split("\nSTATUS ")
-    outputs = [parts[0], *(part.partition("\n")[2] for part in parts[1:])]
-    statuses = [int(part.partition("\n")[0]) for part in parts[1:]]
-    return {
-        tuple(call): (output, status)
-        for call, output, status in zip(CALLS, outputs, statuses, strict=False)
-    }
+    return dict(zip(map(tuple, CALLS), run_all(CALLS, COLUMNS="100"), strict=True))
 
 
+@pytest.fixture(scope="module")
+def quick():
+    """Returns the output and exit status of each of QUICK, by command."""
+    found = run_all(QUICK, "import agentgym_jax.cli.startup, agentgym_jax.api")
+    return {command: answer for (command, *_), answer in zip(QUICK, found, strict=True)}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_fits_a_screen_and_shows_examples_and_no_flags_of_libraries(answers, name):
     text, status = answers[name, "--help"]
@@ -56,6 +46,7 @@ def test_help_fits_a_screen_and_shows_examples_and_no_flags_of_libraries(answers
     assert "verbosity" not in text and "chex" not in text
 
 
+@pytest.mark.slow
 def test_the_help_of_train_tells_how_to_list_configs_algorithms_and_keys(answers):
     text, _ = answers["train", "--help"]
     assert "--list " in text and "# configs and algorithms" in text
@@ -63,6 +54,7 @@ def test_the_help_of_train_tells_how_to_list_configs_algorithms_and_keys(answers
     assert "--config=..." in text and "Required." in text
 
 
+@pytest.mark.slow
 def test_keys_are_listed_as_they_are_typed(answers):
     text, status = answers["train", "--config=configs/rl/bandit.py:smoke", "--keys"]
     lines = text.split()
@@ -70,20 +62,38 @@ def test_keys_are_listed_as_they_are_typed(answers):
     assert "--config.checkpoint.every=45" in lines
 
 
-def test_the_list_has_configs_and_algorithms(answers):
-    text, status = answers["train", "--list"]
-    assert status == 0 and "configs/quickstart.py" in text and "gigpo" in text
+def test_the_list_has_configs_and_algorithms(quick):
+    text, status = quick["train"]
+    assert status == 0 and "configs/quickstart.py" in text
+    assert set(ALGORITHMS) <= set(re.findall(r"\w+", text))
 
 
+def test_an_export_reports_an_error_in_one_line(quick):
+    text, status = quick["export"]
+    assert status == 1 and len(text.strip().splitlines()) == 1
+    assert text.strip().startswith("agentgym_jax.export: the model qwen9-1b is no existing path")
+
+
+def test_a_console_script_runs_its_module(quick):
+    program = "import sys; from agentgym_jax.cli.scripts import results; results()"
+    command = [sys.executable, "-c", program, "--helpshort"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert "--out" in done.stdout
+    assert (done.stdout, done.returncode) == quick["results"]
+
+
+@pytest.mark.slow
 def test_the_version_is_that_of_the_package(answers):
     assert answers["train", "--version"] == (f"agentgym-train {agentgym_jax.__version__}\n", 0)
 
 
+@pytest.mark.slow
 def test_a_wrong_call_gives_one_line(answers):
     text, status = answers[("view",)]
     assert status == 1 and len(text.strip().splitlines()) == 1 and "--help" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "found"),
     [

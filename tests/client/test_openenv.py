@@ -303,24 +303,24 @@ GARBAGE = {
 }
 
 
-@pytest.mark.parametrize("answer", GARBAGE.values(), ids=GARBAGE)
-def test_garbage_is_an_error_and_no_reward(answer):
+def failure_of_a_step(answer):
+    """Returns the error of a step that gets this answer."""
     with fake(result(), answer) as (client, _):
         session = client.create()
         client.reset(session, 0)
         with pytest.raises(EnvError) as error:
             client.step(session, "a")
-        assert error.value.cause is EnvCause.BAD_BODY
+    return error.value
+
+
+@pytest.mark.parametrize("answer", GARBAGE.values(), ids=GARBAGE)
+def test_garbage_is_an_error_and_no_reward(answer):
+    assert failure_of_a_step(answer).cause is EnvCause.BAD_BODY
 
 
 def test_a_message_above_the_limit_is_refused(monkeypatch):
     monkeypatch.setattr("agentgym_jax.client.openenv_connection.MAX_BODY_BYTES", 1000)
-    with fake(result(), "x" * 2000) as (client, _):
-        session = client.create()
-        client.reset(session, 0)
-        with pytest.raises(EnvError) as error:
-            client.step(session, "a")
-        assert error.value.cause is EnvCause.BAD_BODY
+    assert failure_of_a_step("x" * 2000).cause is EnvCause.BAD_BODY
 
 
 @pytest.mark.parametrize(
@@ -337,12 +337,8 @@ def test_a_message_above_the_limit_is_refused(monkeypatch):
     ],
 )
 def test_an_error_message_is_a_typed_error(answer, cause, is_retryable):
-    with fake(result(), answer) as (client, _):
-        session = client.create()
-        client.reset(session, 0)
-        with pytest.raises(EnvError) as error:
-            client.step(session, "a")
-        assert (error.value.cause, error.value.retryable_from_reset) == (cause, is_retryable)
+    error = failure_of_a_step(answer)
+    assert (error.cause, error.retryable_from_reset) == (cause, is_retryable)
 
 
 def test_a_greeting_with_an_error_is_read_before_the_connection_closes():

@@ -1,7 +1,7 @@
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym_jax.data.pipeline import Dropped, batches
@@ -41,7 +41,6 @@ def equal(left, right):
 lengths = st.lists(st.integers(1, 16), min_size=1, max_size=30)
 
 
-@settings(deadline=None)
 @given(lengths, st.integers(1, 4), st.integers(0, 3), st.integers(1, 3))
 def test_every_epoch_has_every_conversation_once_and_whole(lengths, rows, seed, epochs):
     made = batches(data(lengths), row_length=16, rows=rows, seed=seed, epochs=epochs)
@@ -57,7 +56,6 @@ def test_every_epoch_has_every_conversation_once_and_whole(lengths, rows, seed, 
     assert sorted(seen) == sorted([*range(len(lengths))] * epochs)
 
 
-@settings(deadline=None)
 @given(lengths, st.integers(0, 5))
 def test_a_batch_depends_only_on_its_step_number(lengths, seed):
     make = lambda: batches(data(lengths), row_length=16, rows=2, seed=seed, steps=5)  # noqa: E731

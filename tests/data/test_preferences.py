@@ -94,7 +94,7 @@ def test_episodes_can_be_compared_by_score_or_success(measure):
     assert answers(pairs(episodes, measure=measure)) == [("a", "b")]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), max_size=20),
     st.integers(1, 3),

@@ -1,7 +1,7 @@
 import collections
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym_envs.textcraft.tasks import content_manifest
@@ -71,7 +71,6 @@ def test_every_step_has_groups_in_proportion_to_their_tasks(textcraft_tasks):
             assert abs(drawn[group] - 32 * size / len(textcraft_tasks)) < 2
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(1, 9), min_size=1, max_size=4),
     st.integers(0, 2**32 - 1),
@@ -126,7 +125,6 @@ def test_the_order_of_a_mixture_matches_a_hand_computed_example():
     assert order({"b": 4, "t": 2, "w": 1}, 7) == "bbtbtbw"
 
 
-@settings(deadline=None)
 @given(weights_of_three, st.integers(0, 3), st.integers(1, 30))
 def test_proportions_are_exact_over_a_cycle_from_any_step(weights, step, count):
     schedule = mixture(dict(zip("xyz", weights, strict=True)))
@@ -136,7 +134,6 @@ def test_proportions_are_exact_over_a_cycle_from_any_step(weights, step, count):
     assert [counts[name] for name in "xyz"] == [weight * count for weight in weights]
 
 
-@settings(deadline=None)
 @given(weights_of_three, st.integers(1, 100))
 def test_counts_differ_from_exact_proportions_by_less_than_one_task(weights, length):
     drawn = mixture(dict(zip("xyz", weights, strict=True))).at(0, length)
@@ -145,7 +142,6 @@ def test_counts_differ_from_exact_proportions_by_less_than_one_task(weights, len
         assert abs(counts[name] - length * weight / sum(weights)) < 1
 
 
-@settings(deadline=None)
 @given(weights_of_three, st.integers(1, 9), st.lists(st.integers(0, 50), max_size=5))
 def test_a_step_depends_only_on_its_number(weights, count, asked_before):
     weights = dict(zip("xyz", weights, strict=True))
@@ -156,7 +152,6 @@ def test_a_step_depends_only_on_its_number(weights, count, asked_before):
     assert [resumed.at(step, count) for step in range(7, 20)] == through[7:]
 
 
-@settings(deadline=None)
 @given(weights_of_three)
 def test_a_mixture_keeps_the_task_order_of_each_environment(weights):
     weights = dict(zip("xyz", weights, strict=True))

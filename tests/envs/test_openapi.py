@@ -9,6 +9,8 @@ import hypothesis
 import pytest
 from serving import serving
 
+from tests.examples import fixed
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # suppresses the library's warnings about its own dependencies
     import schemathesis
@@ -40,13 +42,7 @@ def test_requests_generated_from_the_description_cause_no_server_errors(server):
         modes = [schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE]
         for mode in modes:
 
-            @hypothesis.settings(
-                max_examples=EXAMPLES,
-                deadline=None,
-                database=None,
-                derandomize=True,
-                suppress_health_check=list(hypothesis.HealthCheck),
-            )
+            @fixed(EXAMPLES, checks=False)
             @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
             def ask(case):
                 answer = case.call()

@@ -43,7 +43,7 @@ def test_packing_matches_a_hand_computed_example():
     packed.check()
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(LENGTHS, st.integers(20, 40), st.integers(1, 4))
 def test_unpacking_restores_all_packed_tokens(lengths, row_length, multiple):
     sequences = [sequence(n, seed=i) for i, n in enumerate(lengths)]
@@ -56,7 +56,7 @@ def test_unpacking_restores_all_packed_tokens(lengths, row_length, multiple):
             np.testing.assert_array_equal(values, np.asarray(original[name], values.dtype))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(LENGTHS, st.integers(20, 40))
 def test_rows_never_overflow_and_contain_each_sequence_once(lengths, row_length):
     rows = batching.assign_rows(lengths, row_length)
@@ -67,7 +67,7 @@ def test_rows_never_overflow_and_contain_each_sequence_once(lengths, row_length)
     assert all(a + b > row_length for k, a in enumerate(filled) for b in filled[k + 1 :])
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(LENGTHS, st.integers(1, 4), st.integers(1, 5))
 def test_the_tightest_row_length_gives_the_smallest_batch(lengths, multiple, num_row_lengths):
     sequences = [sequence(n) for n in lengths]

@@ -6,7 +6,6 @@ import threading
 import time
 
 import pytest
-from playing_parts import ALL_TASKS, maze, play
 
 from agentgym_jax.client.chat_endpoint import CHAT
 from agentgym_jax.episodes.trajectory import Outcome, to_record
@@ -17,6 +16,7 @@ from agentgym_jax.evaluation.text_agents import (
     EndpointSettings,
     check_address,
 )
+from tests.evaluation.playing_parts import ALL_TASKS, maze, play
 from tests.fake_server import DROP, serving
 from tests.waiting import PATIENCE_S
 

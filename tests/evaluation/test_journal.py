@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from playing_parts import ALL_TASKS, maze, play, stumbling
 
 from agentgym_jax.client.oracle_clients import ValidActionsClient
 from agentgym_jax.episodes.trajectory import Outcome, from_record
@@ -12,6 +11,7 @@ from agentgym_jax.evaluation.contamination import find_leakage
 from agentgym_jax.evaluation.journal import Journal
 from agentgym_jax.evaluation.task_identity import item_facts
 from agentgym_jax.runs.run_folder import RunFolder, RunFolderError
+from tests.evaluation.playing_parts import ALL_TASKS, maze, play, stumbling
 
 IDENTITY = {
     "agent": {"name": "random"},

@@ -1,7 +1,6 @@
 """Scripted, random and threaded agents, evaluated in a real environment."""
 
 import pytest
-from playing_parts import ALL_TASKS, CLIENTS, actions, maze, play, stumbling
 
 from agentgym_jax.client.actions import ActionFormat
 from agentgym_jax.client.errors import EnvCause, EnvError, ServerUnavailable
@@ -9,6 +8,7 @@ from agentgym_jax.client.oracle_clients import ExpertClient, ValidActionsClient
 from agentgym_jax.episodes.trajectory import Outcome, from_record, to_record
 from agentgym_jax.evaluation.text_agents import AgentError, ScriptedAgent
 from agentgym_jax.rollout.agents import Answer, PromptTooLongError
+from tests.evaluation.playing_parts import ALL_TASKS, CLIENTS, actions, maze, play, stumbling
 
 
 class Talker:

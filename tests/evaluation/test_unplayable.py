@@ -4,12 +4,12 @@ If the whole server fails, the evaluation ends with an error.
 """
 
 import pytest
-from playing_parts import ALL_TASKS, maze, play, stumbling
 
 from agentgym_jax.client.errors import EnvCause, EnvError, ServerUnavailable
 from agentgym_jax.client.oracle_clients import ExpertClient
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.episodes.trajectory import Outcome
+from tests.evaluation.playing_parts import ALL_TASKS, maze, play, stumbling
 
 ALWAYS = 10**6
 BRIEF_S = 0.2  # patience that the tests reach

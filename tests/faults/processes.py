@@ -5,7 +5,7 @@ The module needs psutil.
 
 import psutil
 
-from tests import counting_site
+from tests.sites import counting_site
 
 
 def descendants(pid):

@@ -17,7 +17,7 @@ from agentgym_envs.webarena.world import Entry
 from agentgym_sites import cluster
 from agentgym_sites.episode_database import add_clock
 from agentgym_sites.tasks.script import find
-from tests import counting_site
+from tests.sites import counting_site
 
 SITES = ("shopping",)
 TASKS = 6

@@ -9,7 +9,6 @@ import subprocess
 import sys
 
 import pytest
-from judge_parts import verdict
 
 from agentgym_jax.config.sections import ConfigError, plain
 from agentgym_jax.config.settings import JudgeSettings
@@ -18,6 +17,7 @@ from agentgym_jax.rl.rl_config import parse
 from agentgym_jax.supervised import sft as sft_job
 from configs.sft import trajectories as sft
 from tests.integration import tiny
+from tests.judge.judge_parts import verdict
 from tests.processes import launch
 
 ROOT = pathlib.Path(__file__).parents[2]

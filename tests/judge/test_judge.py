@@ -5,7 +5,6 @@ import threading
 import time
 
 import pytest
-from judge_parts import KEY, collect, episode, make_judge, never, verdict
 
 from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.client.errors import EnvCause, ServerUnavailable
@@ -17,6 +16,7 @@ from agentgym_jax.runs.run_folder import RunFolderError
 from agentgym_jax.telemetry.metrics import lookup
 from tests.builders import trajectory
 from tests.fake_server import DROP
+from tests.judge.judge_parts import KEY, collect, episode, make_judge, never, verdict
 
 BUSY = (503, b"busy")
 

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from judge_parts import episode
 
 from agentgym_jax.judge.rubric import Rubric, parse_verdict, read_conversation
 from tests.builders import trajectory
+from tests.judge.judge_parts import episode
 
 RUBRIC = Rubric("grader", "Points for {short} answers.", 10.0)
 

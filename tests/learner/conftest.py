@@ -1,13 +1,8 @@
-"""Makes `learner_parts` importable, because pytest's importlib mode adds no folder to the path."""
-
-import pathlib
-import sys
+"""A learner, and fast compilation of programs that run only a few times."""
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-
-from learner_parts import make_learner  # noqa: E402
+from tests.learner.learner_parts import make_learner
 
 
 @pytest.fixture(scope="session")

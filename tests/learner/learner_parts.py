@@ -41,7 +41,7 @@ SURROGATE = functools.partial(losses.clipped_surrogate, clip_low=0.2, clip_high=
 
 @dataclasses.dataclass(frozen=True)
 class Learner:
-    """Policy, optimiser, initial state and update; the update is compiled once per test module."""
+    """Policy, optimiser, initial state and update; the update is compiled once."""
 
     policy: Policy
     optimizer: Any

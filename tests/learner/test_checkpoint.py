@@ -11,7 +11,6 @@ import sys
 import jax
 import numpy as np
 import pytest
-from learner_parts import CONFIG, make_learner
 
 from agentgym_jax.learner import train_state, update
 from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
@@ -19,6 +18,7 @@ from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.policy import Policy, make_sampler_params
 from tests.builders import pack_sequences, token_sequences
+from tests.learner.learner_parts import CONFIG, make_learner
 from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from learner_parts import OPTIMIZER, first_params, make_learner
 
 from agentgym_jax.learner import compact_adam, train_state, update
 from agentgym_jax.learner.checkpoint import Checkpoints
@@ -16,6 +15,7 @@ from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models.config import PRESETS
 from agentgym_jax.models.policy import Policy
 from tests.builders import pack_sequences, token_sequences
+from tests.learner.learner_parts import OPTIMIZER, first_params, make_learner
 
 COMPACT = ("bfloat16", "int8")
 CODES = {"first": (127, 2), "second": (255, 4)}

@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import pytest
-from learner_parts import make_learner
 
 from agentgym_jax.learner import preference, update, value_update
 from agentgym_jax.learner.train_state import abstract_state
@@ -11,6 +10,7 @@ from agentgym_jax.mesh import compiler_options
 from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models.critic import Critic
 from tests.builders import pack_sequences, token_sequences
+from tests.learner.learner_parts import make_learner
 
 UNKNOWN = {"xla_option_of_no_compiler": "1"}
 HERE = jax.devices()[0].device_kind

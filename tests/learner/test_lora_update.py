@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from learner_parts import CONFIG, OPTIMIZER, SURROGATE, UPDATE, first_params
 
 from agentgym_jax.learner import optimizer, train_state, update
 from agentgym_jax.learner.stored_weights import make_adapters
@@ -15,6 +14,7 @@ from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models.lora import TARGETS, merge
 from agentgym_jax.models.policy import Policy
 from tests.builders import pack_sequences, token_sequences
+from tests.learner.learner_parts import CONFIG, OPTIMIZER, SURROGATE, UPDATE, first_params
 
 pytestmark = pytest.mark.usefixtures("compiled_fastest")
 

@@ -3,7 +3,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from learner_parts import OPTIMIZER, first_params
 
 from agentgym_jax.learner import accumulation
 from agentgym_jax.learner.optimizer import (
@@ -14,6 +13,7 @@ from agentgym_jax.learner.optimizer import (
 )
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.models.einsum import KERNEL_SPECS
+from tests.learner.learner_parts import OPTIMIZER, first_params
 
 RATE = {"learning_rate": 1.0, "warmup_steps": 4, "total_steps": 14, "final_fraction": 0.2}
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from learner_parts import CONFIG, OPTIMIZER, first_params
 
 from agentgym_jax.episodes.batch import pack
 from agentgym_jax.learner import optimizer, train_state
@@ -22,6 +21,7 @@ from agentgym_jax.learner.preference import (
 )
 from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models.policy import Policy
+from tests.learner.learner_parts import CONFIG, OPTIMIZER, first_params
 
 pytestmark = pytest.mark.usefixtures("compiled_fastest")
 
@@ -280,7 +280,7 @@ def test_one_program_serves_pairs_of_all_lengths(learner):
     assert learner._update._cache_size() == programs
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(1, 9), st.integers(2, 5), st.integers(0, 99))
 def test_every_pair_is_whole_in_one_micro_batch(count, micro_rows, seed):
     rng = np.random.default_rng(seed)

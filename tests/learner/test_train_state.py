@@ -2,12 +2,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from learner_parts import CONFIG, OPTIMIZER, first_params
 
 from agentgym_jax.learner import train_state
 from agentgym_jax.learner.optimizer import make_optimizer
 from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models.policy import Policy
+from tests.learner.learner_parts import CONFIG, OPTIMIZER, first_params
 
 
 @pytest.fixture(scope="module", params=["adamw", "muon"])

@@ -4,13 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from learner_parts import CONFIG, make_learner
 
 from agentgym_jax.algorithms import losses
 from agentgym_jax.episodes import batch as batching
 from agentgym_jax.learner import update
 from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from tests.builders import pack_sequences, token_sequences
+from tests.learner.learner_parts import CONFIG, make_learner
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 

@@ -5,11 +5,11 @@ import functools
 import jax
 import numpy as np
 import pytest
-from learner_parts import make_learner
 
 from agentgym_jax.algorithms import losses
 from agentgym_jax.learner import update
 from tests.builders import pack_sequences, token_sequences
+from tests.learner.learner_parts import make_learner
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 

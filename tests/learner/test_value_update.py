@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from learner_parts import CONFIG, OPTIMIZER, SURROGATE, UPDATE, first_params
 
 from agentgym_jax.episodes import batch as batching
 from agentgym_jax.learner import optimizer, train_state, update, value_update
@@ -19,6 +18,7 @@ from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models.critic import Critic, values_before
 from agentgym_jax.models.policy import Policy
 from tests.builders import pack_sequences, token_sequences
+from tests.learner.learner_parts import CONFIG, OPTIMIZER, SURROGATE, UPDATE, first_params
 
 pytestmark = pytest.mark.usefixtures("compiled_fastest")
 

@@ -13,8 +13,9 @@ import requests
 
 from agentgym_jax.client.embedded import EmbeddedServers
 from agentgym_jax.text.tokenizer import byte_tokenizer
+from tests.builders import tiny_policy
 from tests.parity.agentgym_checkout import load, needs_checkout
-from tests.serving.parts import MODEL, FakeBackend, serving, serving_model, tiny_policy
+from tests.serving.parts import MODEL, FakeBackend, serving, serving_model
 
 pytestmark = [needs_checkout, pytest.mark.timeout(900)]
 TASKS = (0, 124, 415)

@@ -29,13 +29,14 @@ def run(scenarios, count, folder, **options):
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory):
-    """Returns the results of scenarios in the same two processes."""
-    return run("difference+outage+stop", 2, tmp_path_factory.mktemp("two"))
+def three(tmp_path_factory):
+    """Returns the results of scenarios in the same three processes; the last scenario fails."""
+    scenarios = "values+difference+outage+stop+failure"
+    return run(scenarios, 3, tmp_path_factory.mktemp("three"))
 
 
-def test_all_processes_get_the_same_values(tmp_path):
-    found = run("values", 3, tmp_path)["values"]
+def test_all_processes_get_the_same_values(three):
+    found = three["values"]
     for i, own in enumerate(found):
         assert own["index"] == [0, 1, 2]
         assert own["arrays"] == [[0] * 3, [1] * 3, [2] * 3]
@@ -46,29 +47,29 @@ def test_all_processes_get_the_same_values(tmp_path):
     assert min(found[0]["entered"]) == found[0]["entered"][0]
 
 
-def test_a_different_fact_is_refused_in_all_processes_with_both_values(two):
-    for found in two["difference"]:
+def test_a_different_fact_is_refused_in_all_processes_with_both_values(three):
+    for found in three["difference"]:
         assert found.startswith("ProcessesError: processes ")
         assert "differ in learning rate: " in found
         assert "1e-3" in found and "1e-4" in found
 
 
-def test_a_failed_process_ends_the_waits_of_the_others_with_its_message(tmp_path):
-    waiting, failed, other = run("failure", 3, tmp_path)["failure"]
+def test_a_failed_process_ends_the_waits_of_the_others_with_its_message(three):
+    waiting, failed, other = three["failure"]
     assert failed == "OSError: the disk is full"
     for found in (waiting, other):
         assert found.startswith("ProcessesError")
         assert found.endswith("process 1: OSError: the disk is full")
 
 
-def test_an_outage_of_one_process_is_raised_in_all(two):
-    first, second = two["outage"]
-    assert first == "ServerUnavailable: server_gone: process 1: coin is gone"
+def test_an_outage_of_one_process_is_raised_in_all(three):
+    first, second, third = three["outage"]
+    assert first == third == "ServerUnavailable: server_gone: process 1: coin is gone"
     assert second == "ServerUnavailable: server_gone: coin is gone"
 
 
-def test_a_stop_of_one_process_reaches_the_others(two):
-    assert two["stop"] == ["stopped"] * 2
+def test_a_stop_of_one_process_reaches_the_others(three):
+    assert three["stop"] == ["stopped"] * 3
 
 
 @pytest.mark.slow

@@ -2,9 +2,8 @@
 
 import pytest
 
-from agentgym_jax.models.policy import Policy
 from agentgym_jax.text.tokenizer import byte_tokenizer
-from tests.builders import decoder_config
+from tests.builders import tiny_policy
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -15,13 +14,4 @@ def fast(compiled_fastest):
 @pytest.fixture(scope="module")
 def policy():
     """Returns a policy with random weights for the byte tokenizer."""
-    config = decoder_config(
-        vocab_size=byte_tokenizer().vocab_size,
-        hidden_size=16,
-        intermediate_size=32,
-        num_layers=1,
-        num_heads=2,
-        num_kv_heads=1,
-        rope_theta=10000.0,
-    )
-    return Policy(config)
+    return tiny_policy(byte_tokenizer())

@@ -16,7 +16,6 @@ from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.client.transport import HttpTransport
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.episodes.trajectory import Outcome
-from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
 from agentgym_jax.rollout.agents import SampledRows
 from agentgym_jax.rollout.collect import Collector
@@ -27,7 +26,7 @@ from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import byte_tokenizer
-from tests.builders import decoder_config
+from tests.builders import tiny_policy
 from tests.fake_server import DROP
 from tests.rollout.world import World
 from tests.waiting import PATIENCE_S
@@ -39,17 +38,7 @@ PATIENT = dict(connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S)
 
 @pytest.fixture(scope="module")
 def policy():
-    tokenizer = byte_tokenizer()
-    config = decoder_config(
-        vocab_size=tokenizer.vocab_size,
-        hidden_size=16,
-        intermediate_size=32,
-        num_layers=1,
-        num_heads=2,
-        num_kv_heads=1,
-        rope_theta=10000.0,
-    )
-    return Policy(config)
+    return tiny_policy(byte_tokenizer())
 
 
 def collect(

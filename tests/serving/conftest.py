@@ -6,7 +6,8 @@ import jax
 import pytest
 
 from agentgym_jax.text.tokenizer import byte_tokenizer
-from tests.serving.parts import FakeBackend, serving, serving_model, serving_script, tiny_policy
+from tests.builders import tiny_policy
+from tests.serving.parts import FakeBackend, serving, serving_model, serving_script
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,6 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from agentgym_jax.episodes.trajectory import TokenSource
-from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.answer_parts import AnswerForm
@@ -27,27 +26,11 @@ from agentgym_jax.serving.sequences import Answer
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.grammars import Grammars
 from agentgym_jax.text.tool_chat import ToolChat
-from tests.builders import decoder_config
 from tests.waiting import PATIENCE_S
 
 MODEL = "tiny"
 ROWS = 4
 CONTEXT = 256
-
-
-def tiny_policy(tokenizer):
-    """Returns a policy with one narrow layer."""
-    return Policy(
-        decoder_config(
-            vocab_size=tokenizer.vocab_size,
-            hidden_size=16,
-            intermediate_size=32,
-            num_layers=1,
-            num_heads=2,
-            num_kv_heads=1,
-            rope_theta=10000.0,
-        )
-    )
 
 
 class Server:

@@ -11,6 +11,7 @@ from agentgym_jax.serving.digests import extend, for_template
 from agentgym_jax.serving.replies import assistant_message
 from agentgym_jax.text.tool_calls import parse_tool_calls, stable_text
 from agentgym_jax.text.tool_chat import TOOL_PARSERS
+from tests.examples import fixed
 from tests.serving.parts import MODEL, serving_script, user
 
 ARGUMENTS = {"at": "é", "n": [1]}
@@ -87,7 +88,7 @@ def test_a_server_uses_the_parser_of_its_flag(tokenizer):
 PIECES = ["<think>", "</think>", "<th", "</", ">", "\n", " ", "a", "é", WRITTEN["hermes"], "STOP"]
 
 
-@hypothesis.settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@fixed(200)
 @hypothesis.given(
     st.lists(st.sampled_from(PIECES), max_size=8).map("".join), st.booleans(), st.booleans()
 )
@@ -103,7 +104,7 @@ def test_the_parts_of_a_stream_begin_those_of_the_answer(text, is_open, has_tool
         assert not parts.text or parts.thinking == final.thinking
 
 
-@hypothesis.settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@fixed(200)
 @hypothesis.given(
     st.lists(st.sampled_from(PIECES), max_size=8).map("".join), st.booleans(), st.booleans()
 )

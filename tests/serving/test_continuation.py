@@ -6,6 +6,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from tests.examples import fixed
 from tests.serving.parts import MODEL, user
 
 SCHEMA = {"type": "object", "properties": {"at": {"type": "string"}}}
@@ -112,7 +113,7 @@ def test_each_prompt_begins_with_the_sampled_tokens_of_its_history(request, name
     server = request.getfixturevalue(name)
     chat = server.backend.chat(None)
 
-    @hypothesis.settings(max_examples=20, deadline=None, derandomize=True, database=None)
+    @fixed(20)
     @hypothesis.given(st.lists(st.sampled_from(ANSWERS), min_size=2, max_size=4))
     def check(texts):
         forks = chat.num_forks

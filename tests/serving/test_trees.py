@@ -6,6 +6,7 @@ import dataclasses
 import hypothesis
 from hypothesis import strategies as st
 
+from tests.examples import fixed
 from tests.serving.parts import MODEL, user
 
 
@@ -37,7 +38,7 @@ def ask(server, messages, n, seed):
     return answer["prompt_token_ids"], answer["choices"]
 
 
-@hypothesis.settings(max_examples=25, deadline=None, derandomize=True, database=None)
+@fixed(25)
 @hypothesis.given(requests)
 def grow(server, threads, tree):
     root = Node([], [])

@@ -14,6 +14,7 @@ from agentgym_jax.serving.messages_api import MessagesRequest
 from agentgym_jax.serving.requests import RequestError
 from agentgym_jax.serving.responses_api import ResponsesRequest
 from agentgym_jax.text.template import ChatTemplate
+from tests.examples import fixed
 from tests.serving.parts import CONTEXT, MODEL, user
 from tests.waiting import PATIENCE_S
 
@@ -341,7 +342,7 @@ def test_any_chat_request_works_or_is_refused_by_the_field(served):
     wrong = st.dictionaries(st.sampled_from(sorted(CHAT_FIELDS)), json_values, max_size=2)
     known = {*CHAT_FIELDS, None}
 
-    @hypothesis.settings(max_examples=150, deadline=None, derandomize=True, database=None)
+    @fixed(150)
     @hypothesis.given(valid, wrong, st.booleans(), st.booleans())
     def ask(fields, others, is_wrong, has_messages):
         body = ASK | {"max_tokens": 2} | fields | (others if is_wrong else {})
@@ -371,7 +372,7 @@ VALID = {
 def test_any_json_is_parsed_or_refused(kind):
     names = [*kind.model_fields, "role", "content"]
 
-    @hypothesis.settings(max_examples=50, deadline=None, derandomize=True, database=None)
+    @fixed(50)
     @hypothesis.given(st.dictionaries(st.sampled_from(names), json_values), st.booleans())
     def parse(fields, is_complete):
         try:
@@ -409,7 +410,7 @@ def test_any_conversation_of_the_other_apis_is_translated_or_refused(served, kin
         min_size=1, max_size=3,
     )  # fmt: skip
 
-    @hypothesis.settings(max_examples=40, deadline=None, derandomize=True, database=None)
+    @fixed(40)
     @hypothesis.given(
         turns,
         st.lists(any_part, min_size=1, max_size=4),
@@ -440,13 +441,7 @@ def test_requests_generated_from_the_description_cause_no_server_errors(served):
     for operation in [result.ok() for result in schema.get_all_operations()]:
         for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
 
-            @hypothesis.settings(
-                max_examples=40,
-                deadline=None,
-                database=None,
-                derandomize=True,
-                suppress_health_check=list(hypothesis.HealthCheck),
-            )
+            @fixed(40, checks=False)
             @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
             def ask(case):
                 answer = case.call()

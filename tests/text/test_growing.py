@@ -2,12 +2,13 @@
 
 import pytest
 import sentencepiece
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym_jax.text.growing import GrowingText
 from agentgym_jax.text.thinking import split_thinking
 from agentgym_jax.text.tokenizer import byte_tokenizer, load_tokenizer
+from tests.examples import fixed
 
 BYTES = byte_tokenizer()
 
@@ -32,7 +33,7 @@ def sentencepiece_tokenizer(tmp_path_factory):
 PIECES = ["a ", "é", "😀", "\ufffd", "word"]
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@fixed(100)
 @given(
     st.lists(st.sampled_from(PIECES).map(str.encode) | st.binary(max_size=4), max_size=60),
     st.lists(st.integers(1, 20), min_size=60, max_size=60),

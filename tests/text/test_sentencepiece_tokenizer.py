@@ -2,7 +2,7 @@ import io
 
 import pytest
 import sentencepiece
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym_jax.text.tokenizer import load_tokenizer
@@ -50,7 +50,6 @@ SLICES = st.builds(
 CHARACTERS = st.text(alphabet=st.sampled_from("aedor thel1. \n\té日🙂<s>"))
 
 
-@settings(deadline=None)
 @given(st.lists(SLICES | CHARACTERS, max_size=4).map("".join))
 def test_the_ids_equal_those_of_sentencepiece_without_the_added_space(pair, text):
     ours, reference = pair

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
@@ -49,7 +49,6 @@ def test_texts_beyond_a_limit_are_not_read(tmp_path, monkeypatch):
     assert large.encode(TEXTS[5]) == small.encode(TEXTS[5])
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_every_text_round_trips(trained, text):
     tokenizer, _ = trained

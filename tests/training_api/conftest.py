@@ -13,7 +13,7 @@ from agentgym_jax.serving.http_server import HttpServer
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.training_api.training_app import make_app
 from agentgym_jax.training_api.training_service import Service
-from tests.serving.parts import tiny_policy
+from tests.builders import tiny_policy
 from tests.training_api.client import Client
 
 CONTEXT = 64

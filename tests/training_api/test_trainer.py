@@ -11,7 +11,7 @@ from agentgym_jax.serving.requests import RequestError
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.training_api.data import Datum
 from agentgym_jax.training_api.trainer import AdamOptions, Trainer
-from tests.serving.parts import tiny_policy
+from tests.builders import tiny_policy
 
 LOW, HIGH, BETA = 0.9, 1.05, 0.05
 

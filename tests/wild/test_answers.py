@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym_envs.base.environment import Environment, StepResult
@@ -30,6 +30,7 @@ from agentgym_jax.rollout.episode import (
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import byte_tokenizer
+from tests.examples import fixed
 from tests.waiting import PATIENCE_S
 
 LIMIT = 200  # tokens of an episode
@@ -145,13 +146,7 @@ FACTS = EnvClient(
 
 @pytest.mark.parametrize("examples", SEARCHES)
 def test_an_answer_of_a_server_is_an_observation_or_a_failed_attempt(examples):
-    @settings(
-        max_examples=examples,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @fixed(examples, checks=False)
     @given(
         body=st.one_of(st.fixed_dictionaries(usual), fields(), values),
         is_escaped=st.booleans(),
@@ -209,13 +204,7 @@ def test_a_result_of_an_environment_is_an_observation_or_names_its_line(examples
     )
     odd = {name: st.one_of(good, good, good, values, arrays) for name, good in likely.items()}
 
-    @settings(
-        max_examples=examples,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @fixed(examples, checks=False)
     @given(found=st.one_of(st.builds(StepResult, **usual), st.builds(StepResult, **odd), values))
     def search(found):
         Wild.found = found

@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym_jax.data.conversations import read_conversations
@@ -13,6 +13,7 @@ from agentgym_jax.data.tasks import from_file
 from agentgym_jax.traces.files import read_traces
 from agentgym_jax.traces.training_trace import to_training_trace
 from tests.builders import trajectory, turn
+from tests.examples import fixed
 
 ASK = {"from": "human", "value": "ein Häuschen, 門", "loss": None}
 GOOD = {"from": "gpt", "value": "go", "loss": True}
@@ -119,13 +120,7 @@ def test_a_damaged_file_is_read_or_named(tmp_path, kind, suffix, examples):
         whole = json.dumps([row, row]) if suffix == ".json" else f"{json.dumps(row)}\n" * 2
     path = tmp_path / f"rows{suffix}"
 
-    @settings(
-        max_examples=examples,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @fixed(examples, checks=False)
     @given(
         changes=edits(),
         changed=changed_values(json.loads(json.dumps(row))),

@@ -12,9 +12,6 @@ from agentgym_jax.planning.flops import count_flops
 
 INTERPRET = jax.default_backend() == "cpu"
 T = 256
-KERNELS = pytest.mark.parametrize(
-    "kernel", [packed_attention, gpu_packed_attention], ids=["tpu", "gpu"]
-)
 ROWS = ([1] * 100 + [2] * 90 + [0] * 66, [1] * 256, [0] * 256)
 
 

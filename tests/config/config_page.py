@@ -198,4 +198,4 @@ A key without a default is required. Wrong keys and values are refused before an
 A section with a `kind` also has the keys of that kind. The section of an algorithm is made by the function of that name in
 `configs/common.py` (docs/algorithms.md).
 
-This page is generated from the code: `python tests/test_config_keys.py`."""
+This page is generated from the code: `python tests/config/test_config_keys.py`."""

@@ -16,7 +16,7 @@ from agentgym_jax.rl import rl_config as rl
 from agentgym_jax.sweeps.configs import check_runs
 from agentgym_jax.training.job_kinds import JOBS
 
-CONFIGS = pathlib.Path(__file__).parent.parent / "configs"
+CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
 FILES = sorted(
     p.relative_to(CONFIGS).with_suffix("").as_posix().replace("/", ".")
     for p in CONFIGS.rglob("*.py")

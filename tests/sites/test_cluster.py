@@ -3,13 +3,13 @@ import signal
 import urllib.request
 
 import pytest
-from tiny_site import TinySite
 
 from agentgym_envs.base.environment import SetupError
 from agentgym_sites import cluster
 from agentgym_sites.cluster import Cluster
 from agentgym_sites.preparation import fingerprint, prepare
 from agentgym_sites.site import end_episode
+from tests.sites.tiny_site import TinySite
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow

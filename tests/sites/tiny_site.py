@@ -4,7 +4,7 @@ import json
 
 from agentgym_sites.episode_database import add_clock
 from agentgym_sites.site import Account
-from tests import counting_site
+from tests.sites import counting_site
 
 
 class TinySite:

@@ -6,7 +6,7 @@ Run as a program, this file writes docs/configs.md.
 import ast
 import pathlib
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "configs.md"
 FOLDERS = {
     ".": "Quickstarts",
@@ -26,7 +26,7 @@ path after a colon: `--config=configs/quickstart.py:smoke`. Every config has the
 in a small size. `python -m agentgym_jax.train --list` prints a short list, and `--config=FILE --keys` all values of a
 config. [config.md](config.md) explains the keys.
 
-This page is generated from the docstrings: `python tests/test_shipped_configs_page.py`.
+This page is generated from the docstrings: `python tests/config/test_shipped_configs_page.py`.
 """
 
 
@@ -57,7 +57,7 @@ def render_page():
 
 def test_the_page_equals_the_docstrings():
     assert PAGE.read_text(encoding="utf-8") == render_page(), (
-        "docs/configs.md is stale: python tests/test_shipped_configs_page.py writes it"
+        "docs/configs.md is stale: python tests/config/test_shipped_configs_page.py writes it"
     )
 
 

@@ -26,6 +26,7 @@ from agentgym_jax.rl import rl_config as rl
 from agentgym_jax.supervised import agentevol, dpo, sft
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from tests.builders import decoder_config
+from tests.examples import fixed
 
 DELETED = object()
 JUNK = [
@@ -49,18 +50,6 @@ FILES = (
     ("base", "model.safetensors.index.json"),
     ("peft", "adapter_config.json"),
 )
-
-
-def fuzzed(num_examples):
-    """Returns the settings of a test with `num_examples` cases of a fixed seed."""
-    return hypothesis.settings(
-        max_examples=num_examples,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(hypothesis.HealthCheck),
-        phases=[hypothesis.Phase.generate],
-    )
 
 
 def mutate(data, tree):
@@ -157,27 +146,27 @@ def configs():
     return {name: plain(load(name)) for name in PARSERS}
 
 
-@fuzzed(40)
+@fixed(40, checks=False, phases=[hypothesis.Phase.generate])
 @hypothesis.given(data=st.data())
 def test_a_mutated_model_folder_works_or_is_refused_in_one_line(folders, data):
     fuzz_folders(folders, data)
 
 
-@fuzzed(150)
+@fixed(150, checks=False, phases=[hypothesis.Phase.generate])
 @hypothesis.given(data=st.data())
 def test_a_mutated_config_works_or_is_refused_in_one_line(configs, data):
     fuzz_configs(configs, data)
 
 
 @pytest.mark.slow
-@fuzzed(600)
+@fixed(600, checks=False, phases=[hypothesis.Phase.generate])
 @hypothesis.given(data=st.data())
 def test_many_mutated_model_folders_work_or_are_refused_in_one_line(folders, data):
     fuzz_folders(folders, data)
 
 
 @pytest.mark.slow
-@fuzzed(3000)
+@fixed(3000, checks=False, phases=[hypothesis.Phase.generate])
 @hypothesis.given(data=st.data())
 def test_many_mutated_configs_work_or_are_refused_in_one_line(configs, data):
     fuzz_configs(configs, data)

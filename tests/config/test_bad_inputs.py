@@ -1,7 +1,6 @@
 """Bad inputs: each one gives a one-line message that names the remedy, and leaves no files behind.
 
-Most cases run a job in this process; cases about the command line run the command. One child
-process imports the modules of all commands and forks for each command, so that commands start fast.
+Most cases run a job in this process; cases about the command line run the command.
 """
 
 import contextlib
@@ -9,8 +8,6 @@ import copy
 import importlib
 import importlib.metadata
 import json
-import pathlib
-import re
 import socket
 import subprocess
 import sys
@@ -20,7 +17,6 @@ import numpy as np
 import pytest
 
 from agentgym_envs.sciworld.simulator import shared_simulator
-from agentgym_jax.algorithms.table import ALGORITHMS
 from agentgym_jax.api import USER_ERRORS
 from agentgym_jax.checks import limits
 from agentgym_jax.config import config_files
@@ -31,9 +27,9 @@ from agentgym_jax.models.weights import save_hf
 from agentgym_jax.training.job_kinds import run_job
 from configs import common
 from tests.builders import decoder_config
+from tests.cli.commands import ROOT, run_all
 from tests.fake_server import serving
 
-ROOT = pathlib.Path(__file__).parents[1]
 DELETED = object()
 JOBS = dict(
     rl="quickstart",
@@ -408,15 +404,6 @@ def test_the_error_for_a_missing_python_package_names_the_remedy(tmp_path, monke
     assert "pip install" in text and not (tmp_path / "run").exists()
 
 
-def test_the_flag_list_prints_the_shipped_configs_and_the_algorithms():
-    done = subprocess.run(
-        [sys.executable, "-m", "agentgym_jax.train", "--list"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert "configs/quickstart.py" in done.stdout
-    assert set(ALGORITHMS) <= set(re.findall(r"\w+", done.stdout))
-
-
 COMMANDS = [
     ("train --config=configs/quikstart.py --workdir={}", "did you mean configs/quickstart.py?"),
     ("train --config=nowhere/x.py --workdir={}", "there is no such file"),
@@ -448,6 +435,8 @@ COMMANDS = [
         "limit=few",
     ),
     ("export --model=nowhere --out={}", "nowhere"),
+    ("export --model=tests/golden/decoder/llama --out={}.gguf", "--out={}.gguf ends in .gguf"),
+    ("export --model=tests/golden/decoder/llama --out={}.safetensors", " ends in .safetensors"),
     ("view {}", "is not a run folder"),
     ("sweep report {}", "holds no sweep"),
     ("sweep --config=configs/sweeps/bandit.py", "--workdir is missing"),
@@ -460,43 +449,12 @@ COMMANDS = [
     ("replay {} --episode=step_1/0 --turn=1", "{} has no recorded episodes"),
 ]
 
-# Program that imports the modules of all commands once and runs each command in a fork.
-FORKS = """
-import json, os, runpy, sys
-import agentgym_jax.cli.startup, agentgym_jax.viewer.plots, agentgym_jax.evaluation.score_report
-import agentgym_jax.rl.build, agentgym_jax.supervised.sft
-import agentgym_jax.supervised.agentevol, agentgym_jax.supervised.dpo, agentgym_jax.rl.loop
-import agentgym_jax.sweeps.sweep_report, agentgym_jax.sweeps.configs
-for module, *arguments in json.load(sys.stdin):
-    sys.stdout.flush()
-    child = os.fork()
-    if not child:
-        os.dup2(1, 2)
-        sys.argv = [module, *arguments]
-        runpy.run_module(f"agentgym_jax.{module}", run_name="__main__", alter_sys=True)
-        os._exit(0)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    print(f"\\nSTATUS {status}", flush=True)
-"""
-
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
     """Returns output and exit status of each command, and a folder that no command may create."""
     workdir = tmp_path_factory.mktemp("commands") / "run"
-    lines = [text.format(workdir).split() for text, _ in COMMANDS]
-    done = subprocess.run(
-        [sys.executable, "-c", FORKS],
-        cwd=ROOT,
-        input=json.dumps(lines),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    parts = done.stdout.split("\nSTATUS ")
-    outputs = [parts[0], *(part.partition("\n")[2] for part in parts[1:])]
-    statuses = [int(part.partition("\n")[0]) for part in parts[1:]]
-    return list(zip(outputs, statuses, strict=False)), workdir
+    return run_all([text.format(workdir).split() for text, _ in COMMANDS]), workdir
 
 
 @pytest.mark.slow
@@ -506,7 +464,7 @@ def test_an_invalid_command_line_gives_an_error_of_one_line(answers, number):
     output, status = found[number]
     assert status == 1
     check_one_line(output, COMMANDS[number][1].format(workdir))
-    assert not workdir.exists()
+    assert not list(workdir.parent.iterdir())
 
 
 def test_a_port_in_use_gives_an_error_of_one_line(tmp_path):

@@ -10,9 +10,9 @@ import pathlib
 from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.config.sections import plain
 from configs import common
-from tests import config_page
+from tests.config import config_page
 
-PAGE = pathlib.Path(__file__).parents[1] / "docs" / "config.md"
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "config.md"
 
 
 def defaults():
@@ -62,7 +62,7 @@ def leaves(section, name=""):
 
 def test_the_page_equals_the_code():
     assert PAGE.read_text(encoding="utf-8") == config_page.render_page(defaults()), (
-        "docs/config.md is stale: python tests/test_config_keys.py writes it"
+        "docs/config.md is stale: python tests/config/test_config_keys.py writes it"
     )
 
 

@@ -1,0 +1,15 @@
+"""Examples of hypothesis that are the same in every run."""
+
+import hypothesis
+
+
+def fixed(count, *, checks=True, **changes):
+    """Returns the settings of a test with `count` examples.
+
+    Without `checks`, hypothesis does not examine how the examples are drawn.
+    """
+    if not checks:
+        changes["suppress_health_check"] = list(hypothesis.HealthCheck)
+    return hypothesis.settings(
+        max_examples=count, deadline=None, derandomize=True, database=None, **changes
+    )
