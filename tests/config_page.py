@@ -60,7 +60,7 @@ READERS: Mapping[str, tuple[Callable[..., Any], str]] = {
     "checkpoint": (settings.CheckpointSettings, ""),
     "guards": (GuardSettings, ""),
     "sft": (settings.SftSettings, ""),
-    "sft.demonstrations.NAME": (record, "tasks path"),
+    "sft.demonstrations.NAME": (record, "tasks path on_progress"),
     "dpo": (DpoSettings, ""),
     "dpo.pairing": (pair_up, "conversations seed"),
     "agentevol": (AgentEvolSettings, ""),
