@@ -163,6 +163,8 @@ def test_the_value_of_a_key_that_a_config_lacks_is_a_literal_or_a_text(monkeypat
     for override in ([f"--config.extra.key={text}"], ["--config.extra.key", text]):
         found = set_by_flag(monkeypatch, "configs/quickstart.py", *override)
         assert found["extra"] == {"key": value} and type(found["extra"]["key"]) is type(value)
+        overrides = config_flags.get_override_values(startup.flags.FLAGS["config"])
+        assert overrides == {"extra.key": value}  # `evaluate` prefers them to a run's values
 
 
 if __name__ == "__main__":

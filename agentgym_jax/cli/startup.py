@@ -1,5 +1,6 @@
 """Start of the commands: flags that all share, and errors of one line. It needs no JAX."""
 
+import contextlib
 import functools
 import pathlib
 import re
@@ -93,9 +94,11 @@ def _parse_flags(argv: Sequence[str], required: Sequence[str]) -> list[str]:
         added: dict[str, str] = {}
         if loaded is not None:
             argv, added = config_files.absent_keys(argv, loaded)
-        rest = flags.FLAGS(argv)
+        with _command_line(argv):
+            rest = flags.FLAGS(argv)
         if loaded is not None:
-            config_files.add_keys(flags.FLAGS["config"].value, added)
+            flag = flags.FLAGS["config"]
+            flag.override_values.update(config_files.add_keys(flag.value, added))
         for name in required:
             if flags.FLAGS[name].value == "":
                 _fail(f"--{name}= is empty: give it a value")
@@ -113,6 +116,17 @@ def _parse_flags(argv: Sequence[str], required: Sequence[str]) -> list[str]:
         _fail(f"--{error}")
     except flags.Error as error:
         _fail(_extract_flag(str(error)))
+
+
+@contextlib.contextmanager
+def _command_line(argv: Sequence[str]) -> Iterator[None]:
+    """Replaces `sys.argv`, in which ml_collections looks for the overridden keys."""
+    before = sys.argv
+    sys.argv = list(argv)
+    try:
+        yield
+    finally:
+        sys.argv = before
 
 
 def _config_argument(argv: Sequence[str]) -> str:

@@ -160,13 +160,15 @@ def _has(config: Any, key: str) -> bool:
     return True
 
 
-def add_keys(config: ml_collections.ConfigDict, texts: Mapping[str, str]) -> None:
-    """Adds keys that a config lacks, with their sections; a text is a Python literal or itself.
+def add_keys(config: ml_collections.ConfigDict, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Adds keys that a config lacks, with their sections; returns their values.
 
-    The readers of the sections refuse unknown keys and wrong types.
+    A text is a Python literal, or the value itself. The readers of the sections refuse unknown keys
+    and wrong types.
     """
+    values = {key: _literal(text) for key, text in texts.items()}
     with config.unlocked():
-        for key, text in texts.items():
+        for key, value in values.items():
             *sections, last = key.split(".")
             section = config
             for i, name in enumerate(sections):
@@ -176,7 +178,8 @@ def add_keys(config: ml_collections.ConfigDict, texts: Mapping[str, str]) -> Non
                 if not isinstance(section, ml_collections.ConfigDict):
                     path = ".".join(sections[: i + 1])
                     raise ConfigError(f"config.{path} is a value; it has no key {last}")
-            section[last] = _literal(text)
+            section[last] = value
+    return values
 
 
 def _literal(text: str) -> Any:

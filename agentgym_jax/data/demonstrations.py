@@ -15,7 +15,7 @@ from agentgym_jax.client.embedded import ServerFailed, last_words, option_argume
 from agentgym_jax.data.conversations import Conversation, read_conversations
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.mesh import processes
-from agentgym_jax.runs.run_folder import RunFolder
+from agentgym_jax.runs.run_folder import RunFolder, disk_errors
 
 _PROGRESS_S = 1.0  # pause between two counts of the recorded episodes, in seconds
 
@@ -54,9 +54,10 @@ def record(
     environments = {task.environment for task in tasks}
     if len(environments) != 1:
         raise ValueError(f"demonstrations of one environment at a time, got {environments}")
-    path.parent.mkdir(parents=True, exist_ok=True)
     listed = path.with_suffix(".tasks.json")
-    listed.write_text(json.dumps([{"item_id": task.item_id} for task in tasks]))
+    with disk_errors(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        listed.write_text(json.dumps([{"item_id": task.item_id} for task in tasks]))
     partial = path.with_suffix(".partial")
     command = [sys.executable, "-m", "agentgym_envs", "demonstrations"]
     command += [module or environments.pop(), "--tasks-file", str(listed), "--agent", agent]

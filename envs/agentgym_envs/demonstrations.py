@@ -195,6 +195,8 @@ def write(records: Iterator[Mapping[str, Any]], total: int, out: pathlib.Path) -
                     shown = time.monotonic()
                     _LOGGER.info("%d of %d episodes, %d solved", done, total, solved)
         os.replace(partial, out)
+    except OSError as error:  # on a full disk the error lacks the path
+        raise OSError(error.errno, error.strerror, str(out)) from error
     finally:
         partial.unlink(missing_ok=True)
 
