@@ -20,6 +20,7 @@ import argparse
 import contextlib
 import errno
 import logging
+import os
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -224,6 +225,8 @@ def _record(args: argparse.Namespace) -> int:
             f"--epsilon must be in 0..1 and --max-turns at least 1; got {args.epsilon} and "
             f"{args.max_turns}"
         )
+    if args.out.is_dir():  # before episodes are recorded in vain
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(args.out))
     if args.tasks_file is None:
         listed = args.tasks.replace(",", " ")
     else:

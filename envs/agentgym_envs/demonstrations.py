@@ -206,10 +206,15 @@ def read_indices(text: str, name: str) -> list[int]:
     per line.
 
     Raises:
-      ValueError: An entry is not an id of this environment.
+      ValueError: An entry is not an id of this environment, or there is none.
     """
     stripped = text.strip()
-    entries = json.loads(stripped) if stripped.startswith("[") else stripped.split()
+    try:
+        entries = json.loads(stripped) if stripped.startswith("[") else stripped.split()
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the list of tasks is no JSON: {error}") from error
+    if not entries:
+        raise ValueError(f"the list of tasks is empty; expected ids such as {name}_17")
     return [_index(entry, name) for entry in entries]
 
 
