@@ -16,6 +16,8 @@ import ml_collections
 from agentgym_jax import configs
 from agentgym_jax.config.sections import ConfigError, no_such_key, plain
 
+_OPTIONS = "guards"  # the key whose value is a text of options, such as `window=20`
+
 # Path with options, a config, or its plain form.
 Config: TypeAlias = str | os.PathLike | ml_collections.ConfigDict | Mapping[str, Any]
 
@@ -149,7 +151,7 @@ def absent_keys(
 
 
 def _has(config: Any, key: str) -> bool:
-    """Returns True if a config has a key; an index, such as in `turns[0]`, is not checked."""
+    """Returns True if a config has a value for a key; an index, as in `turns[0]`, is not checked."""
     for part in key.split("."):
         name = part.partition("[")[0]
         if not isinstance(config, ml_collections.ConfigDict) or name not in config:
@@ -157,7 +159,7 @@ def _has(config: Any, key: str) -> bool:
         config = config[name]
         if "[" in part:
             return True
-    return True
+    return config is not None  # None has no type for a flag
 
 
 def add_keys(config: ml_collections.ConfigDict, texts: Mapping[str, str]) -> dict[str, Any]:
@@ -168,6 +170,10 @@ def add_keys(config: ml_collections.ConfigDict, texts: Mapping[str, str]) -> dic
     """
     values = {key: _literal(text) for key, text in texts.items()}
     with config.unlocked():
+        for key in [key for key in values if key.startswith(f"{_OPTIONS}.")]:
+            if isinstance(config.get(_OPTIONS), str):
+                config[_OPTIONS] = _with_option(config[_OPTIONS], key, values.pop(key))
+                values[_OPTIONS] = config[_OPTIONS]
         for key, value in values.items():
             *sections, last = key.split(".")
             section = config
@@ -180,6 +186,12 @@ def add_keys(config: ml_collections.ConfigDict, texts: Mapping[str, str]) -> dic
                     raise ConfigError(f"config.{path} is a value; it has no key {last}")
             section[last] = value
     return values
+
+
+def _with_option(text: str, key: str, value: Any) -> str:
+    """Returns the text of `guards` with one more option."""
+    option = f"{key.removeprefix(f'{_OPTIONS}.')}={value}"
+    return option if text == "default" else f"{text},{option}"
 
 
 def _literal(text: str) -> Any:
@@ -209,6 +221,9 @@ def _merge(section: dict[str, Any], overrides: Mapping[str, Any], prefix: str) -
     for key, value in overrides.items():
         name, dot, rest = key.partition(".")
         is_section = name in section and isinstance(section[name], dict)
+        if dot and not prefix and name == _OPTIONS and isinstance(section.get(name), str):
+            section[name] = _with_option(section[name], key, value)
+            continue
         if dot and name not in section:  # a section whose keys all have defaults in the code
             section[name], is_section = {}, True
         if dot and not is_section:
