@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import ml_collections
 from absl import app, flags
+from ml_collections import config_flags
 
 from agentgym_jax.cli import command_line
 from agentgym_jax.config import config_files
@@ -98,7 +99,8 @@ def _parse_flags(argv: Sequence[str], required: Sequence[str]) -> list[str]:
             rest = flags.FLAGS(argv)
         if loaded is not None:
             flag = flags.FLAGS["config"]
-            flag.override_values.update(config_files.add_keys(flag.value, added))
+            overrides = config_flags.get_override_values(flag)
+            overrides.update(config_files.add_keys(flag.value, added))
         for name in required:
             if flags.FLAGS[name].value == "":
                 _fail(f"--{name}= is empty: give it a value")
