@@ -1,5 +1,6 @@
 """Start of the commands: flags that all share, and errors of one line. It needs no JAX."""
 
+import contextlib
 import functools
 import pathlib
 import re
@@ -8,7 +9,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
+import ml_collections
 from absl import app, flags
+from ml_collections import config_flags
 
 from agentgym_jax.cli import command_line
 from agentgym_jax.config import config_files
@@ -87,9 +90,17 @@ def _fail(message: str) -> NoReturn:
 
 def _parse_flags(argv: Sequence[str], required: Sequence[str]) -> list[str]:
     argv = config_files.find_shipped_config(argv)
-    _check_config(argv)
+    loaded = _load_config(argv)
     try:
-        rest = flags.FLAGS(argv)
+        added: dict[str, str] = {}
+        if loaded is not None:
+            argv, added = config_files.absent_keys(argv, loaded)
+        with _command_line(argv):
+            rest = flags.FLAGS(argv)
+        if loaded is not None:
+            flag = flags.FLAGS["config"]
+            overrides = config_flags.get_override_values(flag)
+            overrides.update(config_files.add_keys(flag.value, added))
         for name in required:
             if flags.FLAGS[name].value == "":
                 _fail(f"--{name}= is empty: give it a value")
@@ -103,18 +114,21 @@ def _parse_flags(argv: Sequence[str], required: Sequence[str]) -> list[str]:
             sys.stdout.write("\n".join(_list_keys(config)) + "\n")
             sys.exit(0)
         return rest
+    except ConfigError as error:
+        _fail(f"--{error}")
     except flags.Error as error:
         _fail(_extract_flag(str(error)))
-    except (AttributeError, KeyError) as error:
-        # The error names only the last part of the dotted key. An error of the config file matches
-        # no override and keeps its traceback.
-        reason = str(error)
-        for name in (arg.partition("=")[0] for arg in argv if arg.startswith("--config.")):
-            if any(re.search(rf"\b{re.escape(part)}\b", reason) for part in name.split(".")[1:]):
-                meant = re.search(r'Did you mean "(\w+)"', reason)
-                hint = f"; did you mean {meant[1]}?" if meant else ""
-                _fail(f"{name}: the config has no such key{hint}")
-        raise
+
+
+@contextlib.contextmanager
+def _command_line(argv: Sequence[str]) -> Iterator[None]:
+    """Replaces `sys.argv`, in which ml_collections looks for the overridden keys."""
+    before = sys.argv
+    sys.argv = list(argv)
+    try:
+        yield
+    finally:
+        sys.argv = before
 
 
 def _config_argument(argv: Sequence[str]) -> str:
@@ -126,16 +140,20 @@ def _config_argument(argv: Sequence[str]) -> str:
     return ""
 
 
-def _check_config(argv: Sequence[str]) -> None:
-    """Exits if --config cannot be loaded; an error of ml_collections would have many lines."""
+def _load_config(argv: Sequence[str]) -> ml_collections.ConfigDict | None:
+    """Returns the config of --config; None without one, and for the file of a sweep.
+
+    Exits if it cannot be loaded; an error of ml_collections would have many lines.
+    """
     config = _config_argument(argv)
     if config:
         try:
             config_files.check_exists(config.partition(":")[0])
             if flags.FLAGS["config"].flag_type() != "string":  # the name of a sweep file is one
-                config_files.load_config(config)
+                return config_files.load_config(config)
         except ConfigError as error:
             _fail(f"--{error}")
+    return None
 
 
 def _extract_flag(message: str) -> str:

@@ -16,6 +16,8 @@ import ml_collections
 from agentgym_jax import configs
 from agentgym_jax.config.sections import ConfigError, no_such_key, plain
 
+_OPTIONS = "guards"  # the key whose value is a text of options, such as `window=20`
+
 # Path with options, a config, or its plain form.
 Config: TypeAlias = str | os.PathLike | ml_collections.ConfigDict | Mapping[str, Any]
 
@@ -123,6 +125,86 @@ def call_get_config(path: str, *arguments: Any) -> Any:
         raise ConfigError(f"config={place}: {reason}") from error
 
 
+def absent_keys(
+    argv: Sequence[str], config: ml_collections.ConfigDict
+) -> tuple[list[str], dict[str, str]]:
+    """Splits a command line into its other arguments, and the overrides of keys that a config lacks.
+
+    These are keys with a default in the code. The overrides are texts by dotted key.
+
+    Raises:
+      ConfigError: An override has no value.
+    """
+    rest, found = [], {}
+    arguments = iter(argv)
+    for argument in arguments:
+        flag, is_given, value = argument.partition("=")
+        key = flag.lstrip("-").removeprefix("config.")
+        if not argument.startswith(("--config.", "-config.")) or _has(config, key):
+            rest.append(argument)
+            continue
+        value = value if is_given else next(arguments, "--")
+        if not is_given and value.startswith("--"):
+            raise ConfigError(f"config.{key} has no value: write --config.{key}=VALUE")
+        found[key] = value
+    return rest, found
+
+
+def _has(config: Any, key: str) -> bool:
+    """Returns True if a config has a value for a key; an index, as in `turns[0]`, is not checked."""
+    for part in key.split("."):
+        name = part.partition("[")[0]
+        if not isinstance(config, ml_collections.ConfigDict) or name not in config:
+            return False
+        config = config[name]
+        if "[" in part:
+            return True
+    return config is not None  # None has no type for a flag
+
+
+def add_keys(config: ml_collections.ConfigDict, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Adds keys that a config lacks, with their sections; returns their values.
+
+    A text is a Python literal, or the value itself. The readers of the sections refuse unknown keys
+    and wrong types.
+    """
+    values = {key: _literal(text) for key, text in texts.items()}
+    with config.unlocked():
+        for key in [key for key in values if key.startswith(f"{_OPTIONS}.")]:
+            if isinstance(config.get(_OPTIONS), str):
+                config[_OPTIONS] = _with_option(config[_OPTIONS], key, values.pop(key))
+                values[_OPTIONS] = config[_OPTIONS]
+        for key, value in values.items():
+            *sections, last = key.split(".")
+            section = config
+            for i, name in enumerate(sections):
+                if name not in section:
+                    section[name] = ml_collections.ConfigDict()
+                section = section[name]
+                if not isinstance(section, ml_collections.ConfigDict):
+                    path = ".".join(sections[: i + 1])
+                    raise ConfigError(f"config.{path} is a value; it has no key {last}")
+            section[last] = value
+    return values
+
+
+def _with_option(text: str, key: str, value: Any) -> str:
+    """Returns the text of `guards` with one more option."""
+    option = f"{key.removeprefix(f'{_OPTIONS}.')}={value}"
+    return option if text == "default" else f"{text},{option}"
+
+
+def _literal(text: str) -> Any:
+    """Returns the value of a text: `16`, `(8, 16)`, `true` and `"16"` are literals, `cudnn` a text."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+    return value if isinstance(value, str | int | float | tuple | list | None) else text
+
+
 def resolve(config: Config, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the plain config with `overrides`: values by dotted key, or nested dictionaries.
 
@@ -139,6 +221,11 @@ def _merge(section: dict[str, Any], overrides: Mapping[str, Any], prefix: str) -
     for key, value in overrides.items():
         name, dot, rest = key.partition(".")
         is_section = name in section and isinstance(section[name], dict)
+        if dot and not prefix and name == _OPTIONS and isinstance(section.get(name), str):
+            section[name] = _with_option(section[name], key, value)
+            continue
+        if dot and name not in section:  # a section whose keys all have defaults in the code
+            section[name], is_section = {}, True
         if dot and not is_section:
             raise ConfigError(no_such_key(prefix + name, list(section)))
         if dot:

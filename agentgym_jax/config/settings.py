@@ -355,7 +355,7 @@ class RecordedDataSettings:
             check(_check_set, path, own)
             check_tasks(f"{path}.tasks", own["tasks"])
             others = {key: value for key, value in options.items() if key not in own}
-            check(record, path, others, tasks=(), path=None)
+            check(record, path, others, tasks=(), path=None, on_progress=None)
 
 
 def _check_set(environment: str, tasks: Mapping[str, Any]) -> None:

@@ -1,4 +1,8 @@
-"""Traffic and collectives of a compiled program, read from its text, with loops multiplied."""
+"""Traffic and collectives of a compiled program, read from its text, with loops multiplied.
+
+A conditional counts as its most expensive branch in bytes of traffic and collectives, so the cost is
+an upper bound for the program's inputs.
+"""
 
 import dataclasses
 import math
@@ -102,8 +106,12 @@ def measure(text: str, trips: Mapping[str, float]) -> Cost:
         the loop. A loop in no scope counts once.
     """
     module, entry = parse(text)
+    return _measure(module, _executed(module, entry, trips, 1.0))
+
+
+def _measure(module: Module, executed: Iterator[tuple[Computation, Instruction, float]]) -> Cost:
     cost = Cost()
-    for own, instruction, times in _executed(module, entry, trips, 1.0):
+    for own, instruction, times in executed:
         for opcode, moved in _collectives(module, own, instruction):
             count, size = cost.collectives.get(opcode, (0, 0.0))
             cost.collectives[opcode] = (count + round(times), size + moved * times)
@@ -222,8 +230,9 @@ def _executed(
                 *instruction.called("true_computation"),
                 *instruction.called("false_computation"),
             ]
-            costs = {b: sum(1 for _ in _executed(module, b, trips, 1.0)) for b in branches}
-            yield from _executed(module, max(costs, key=costs.__getitem__), trips, times)
+            costs = {b: _measure(module, _executed(module, b, trips, 1.0)) for b in branches}
+            size = {b: cost.traffic + cost.collective_bytes for b, cost in costs.items()}
+            yield from _executed(module, max(size, key=size.__getitem__), trips, times)
         elif instruction.opcode in ("call", "async-start"):
             for called in instruction.called("to_apply") or instruction.called("calls"):
                 yield from _executed(module, called, trips, times)

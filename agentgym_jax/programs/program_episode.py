@@ -343,6 +343,11 @@ class ProgramEpisode:
             return Ending(self._limit, score, success, is_own)
         return Ending(Outcome.SUCCESS if success else Outcome.FAILURE, score, success, is_own)
 
+    @property
+    def num_turns(self) -> int:
+        """Number of the policy's answers."""
+        return len(self.chat.answers)
+
     def trajectory(self, ending: Ending, *, error: str, attempts: int) -> Trajectory:
         """Returns the record of the episode; its branches are the sequences of the program."""
         return make_trajectory(

@@ -136,7 +136,7 @@ def _load(run: Run, settings: RLSettings, environments: Environments):
     schedule = make_schedule(settings.environments, tasks, seed=settings.seed)
     found = []
     if settings.sft is not None:
-        found = load_conversations(settings.sft, run.folder, environments)
+        found = load_conversations(settings.sft, run.folder, environments, run.console.phase)
     return (found, schedule), found
 
 

@@ -199,6 +199,16 @@ def _conflicts(s: RLSettings) -> Iterator[str]:
             "old_logprobs_from='learner' and config.algorithm.correction to dict(kind='truncated', "
             "cap=2.0), or decode_dtype to 'bfloat16'"
         )
+    ahead, row = s.rollout.max_off_policy_steps, s.algorithm.row
+    if ahead and row.ratio != "none" and not s.algorithm.corrects_sampler:
+        yield (
+            f"config.rollout.max_off_policy_steps={ahead} trains on tokens of older weights, and with "
+            f"config.algorithm.old_logprobs_from='learner' and correction {s.algorithm.correction['kind']!r} "
+            "nothing in the loss corrects for their age: set config.algorithm.correction to "
+            "dict(kind='truncated', cap=2.0)"
+            + (", " if row.ratio == "episode" else ", old_logprobs_from to 'sampler', ")
+            + "or max_off_policy_steps to 0"
+        )
     updates = updates_before(s, 1)
     if s.algorithm.row.ratio == "none" and (updates > 1 or s.rollout.max_off_policy_steps):
         yield (

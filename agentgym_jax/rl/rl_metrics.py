@@ -58,8 +58,8 @@ def episode_metrics(
         "time/prefill_s": sampler.seconds_prefill,
         "time/env_wait_s": statistics.seconds_env_wait,
         "rate/decode_tokens_per_s": sampler.sampled / seconds,
-        "rate/episodes_per_min": 60.0 * len(trajectories) / seconds,
-        "rate/env_steps_per_s": sum(len(t.turns) for t in trajectories) / seconds,
+        "rate/episodes_per_min": 60.0 * statistics.episodes / seconds,
+        "rate/env_steps_per_s": statistics.turns / seconds,
     }
     return metrics
 

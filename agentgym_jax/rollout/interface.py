@@ -33,6 +33,8 @@ class CollectStatistics:
 
     Attributes:
       env_errors: Number of failed attempts by cause.
+      episodes: Number of episodes that ended.
+      turns: Number of turns that ended, in these episodes and in those that go on in a later call.
       restarts: Number of episodes restarted after a failure of the environment.
       replaced: Number of episodes replaced by another sample of the same task.
       parse_errors: Number of turns with a parse error.
@@ -46,6 +48,8 @@ class CollectStatistics:
     """
 
     env_errors: collections.Counter
+    episodes: int = 0
+    turns: int = 0
     restarts: int = 0
     replaced: int = 0
     parse_errors: int = 0

@@ -142,6 +142,7 @@ class EpisodeScheduler(abc.ABC):
         self._unstarted: collections.deque[int] = collections.deque()
         self._running: dict[int, Any] = {}  # attempts; each has an `episode`
         self._done: dict[int, Trajectory] = {}
+        self._turns_before: dict[int, int] = {}  # turns of earlier calls, by running attempt
         self._policy = RetryPolicy(
             collector.max_attempts, collector.max_replacements, collector.pool.patience_s
         )
@@ -193,6 +194,9 @@ class EpisodeScheduler(abc.ABC):
             except BaseException:
                 self._abort("the rollout failed")
                 raise
+        running = {index: run.episode.num_turns for index, run in self._running.items()}
+        self.statistics.turns += sum(running.values()) - sum(self._turns_before.values())
+        self._turns_before = running
         self.statistics.seconds = time.perf_counter() - started
         return self.statistics
 
@@ -293,6 +297,7 @@ class EpisodeScheduler(abc.ABC):
         if decision is RetryDecision.GIVE_UP:
             self._give_up(index, episode, outcome, message)
             return
+        self._turns_before.pop(index, None)
         slot = self._slots[index]
         slot.request = next_request(slot.request, decision, self._stride)
         self._unstarted.appendleft(index)
@@ -300,6 +305,8 @@ class EpisodeScheduler(abc.ABC):
     def _finish(self, index: int, trajectory: Trajectory) -> None:
         """Stores a finished episode."""
         self._done[index] = trajectory
+        self.statistics.episodes += 1
+        self.statistics.turns += len(trajectory.turns) - self._turns_before.pop(index, 0)
         self.statistics.parse_errors += sum(turn.action is None for turn in trajectory.turns)
         if self._on_episode is not None:
             self._on_episode(index, trajectory)

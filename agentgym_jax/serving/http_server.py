@@ -25,6 +25,9 @@ class HttpServer:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((host, port))
+        except UnicodeError as error:
+            self._socket.close()
+            raise OSError(f"{host!r} is no host name") from error
         except OSError:
             self._socket.close()
             raise

@@ -127,7 +127,7 @@ def _check_consistency(s: JobSettings, total_steps: int) -> None:
 
 
 def _load(run: Run, settings: JobSettings, environments: Environments):
-    found = load_conversations(settings.learning, run.folder, environments)
+    found = load_conversations(settings.learning, run.folder, environments, run.console.phase)
     check_held_out(environments, found)
     entries, tasks = settings.agent.environments, environments.train_tasks
     return (found, make_schedule(entries, tasks, seed=run.seed)), found

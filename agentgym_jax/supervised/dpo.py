@@ -85,7 +85,7 @@ def parse(config: Mapping[str, Any]) -> SupervisedSettings:
 
 
 def _load(run: Run, settings: SupervisedSettings, environments: Environments | None):
-    episodes = load_conversations(settings.learning, run.folder, environments)
+    episodes = load_conversations(settings.learning, run.folder, environments, run.console.phase)
     preferences = load_preferences(settings.learning, episodes, seed=run.seed)
     run.console.note(f"{len(preferences)} preference pairs")
     sides = [side for pair in preferences for side in (pair.chosen, pair.rejected)]

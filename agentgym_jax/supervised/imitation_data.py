@@ -1,5 +1,8 @@
 """Supervised data of a run: conversations from files or recorded demonstrations."""
 
+import functools
+from collections.abc import Callable
+
 from absl import logging
 
 from agentgym_jax.config.sections import ConfigError, call
@@ -12,13 +15,17 @@ from agentgym_jax.runs.run_folder import RunFolder
 
 
 def load_conversations(
-    settings: RecordedDataSettings, folder: RunFolder, environments: Environments | None
+    settings: RecordedDataSettings,
+    folder: RunFolder,
+    environments: Environments | None,
+    show: Callable[[str, int, int], None] = lambda phase, done, total: None,
 ) -> list[Conversation]:
     """Returns the conversations of the files, then those of the demonstrations.
 
     Demonstrations are recorded once and kept in the run folder. Without a `module` or `options` of
     their own they have those of the run's environment of that name. Conversations of episodes whose
-    environment failed are skipped. Sets that select tasks by split need `environments`.
+    environment failed are skipped. Sets that select tasks by split need `environments`. `show` is
+    called with the progress of the recording.
     """
     read: list[Conversation] = []
     for path in settings.files:
@@ -51,4 +58,4 @@ def load_conversations(
         manifest = clients[environment].tasks() if needs_server else ()
         chosen = call(selection.select, path, tasks, environment=environment, manifest=manifest)
         sets[name] = (chosen, options)
-    return valid + record_sets(sets, folder)
+    return valid + record_sets(sets, folder, functools.partial(show, "recording demonstrations"))

@@ -41,7 +41,7 @@ def parse(config: Mapping[str, Any]) -> SupervisedSettings:
 
 
 def _load(run: Run, settings: SupervisedSettings, environments: Environments | None):
-    found = load_conversations(settings.learning, run.folder, environments)
+    found = load_conversations(settings.learning, run.folder, environments, run.console.phase)
     check_held_out(environments, found)
     return found, found
 

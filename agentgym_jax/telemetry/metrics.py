@@ -138,8 +138,8 @@ METRICS: dict[str, Metric] = {
     "time/iteration_s": Metric("whole step without evaluation and checkpoint", "seconds"),
     "rate/decode_tokens_per_s": Metric("sampled tokens per second of rollout", "tokens/s"),
     "rate/train_tokens_per_s": Metric("trained tokens per second of update", "tokens/s"),
-    "rate/episodes_per_min": Metric("episodes per minute of rollout", "episodes/min"),
-    "rate/env_steps_per_s": Metric("environment steps per second of rollout", "steps/s"),
+    "rate/episodes_per_min": Metric("episodes that ended, per minute of rollout", "episodes/min"),
+    "rate/env_steps_per_s": Metric("turns that ended, per second of rollout", "steps/s"),
     # The machine.
     "jax/compilations": Metric("programs compiled since the start", "programs"),
     "jax/compile_s": Metric("time spent compiling since the start", "seconds"),

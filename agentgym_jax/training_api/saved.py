@@ -116,12 +116,15 @@ class SavedModels:
         self._write(path, write, overwrite=overwrite)
 
     def save_adapters(self, path: SavedPath, adapters: Adapters, params: Params) -> None:
-        """Saves weights for sampling; the errors are those of `_write`."""
+        """Saves weights for sampling; the errors are those of `_write`.
+
+        They are never replaced: a sampling session loads them again after those of another session.
+        """
 
         def write(folder: pathlib.Path) -> None:
             peft_files.save(folder, adapters, params, base=self._base_name, dtype="float32")
 
-        self._write(path, write, overwrite=True)
+        self._write(path, write, overwrite=False)
 
     def describe(self, path: SavedPath) -> dict[str, Any]:
         """Returns `rank`, `alpha` and `targets` of saved weights for training.
@@ -190,9 +193,8 @@ class SavedModels:
         """
         folder = self._folder(path)
         if folder.exists() and not overwrite:
-            raise RequestError(
-                f"{path} exists: choose another name, or set overwrite", "exists", "path"
-            )
+            advice = ", or set overwrite" if path.kind == WEIGHTS else ""
+            raise RequestError(f"{path} exists: choose another name{advice}", "exists", "path")
         temporary = folder.with_name(f"{_TEMPORARY}{folder.name}")
         replaced = folder.with_name(f"{_REPLACED}{folder.name}")
         try:

@@ -18,7 +18,9 @@ if __name__ == "__main__":
 
 import argparse
 import contextlib
+import errno
 import logging
+import os
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -34,6 +36,17 @@ from agentgym_envs.conformance import suite
 from agentgym_envs.registry import ENVIRONMENTS, find
 
 PROTOCOLS = ["agentgym", "openenv"]
+# What to change, by the number of an error of the operating system.
+_REMEDIES = {
+    errno.ENOSPC: "free some space on the disk",
+    errno.EDQUOT: "free some space on the disk",
+    errno.EACCES: "choose a path that you can read and write",
+    errno.EPERM: "choose a path that you can read and write",
+    errno.EROFS: "choose a path on a disk that can be written",
+    errno.ENOENT: "check the path",
+    errno.ENOTDIR: "a file is in the place of a folder; choose another path",
+    errno.EISDIR: "expected a file; choose another path",
+}
 LOG_LEVELS = ["debug", "info", "warning", "error", "critical"]
 
 
@@ -193,6 +206,14 @@ def _new(args: argparse.Namespace) -> int:
     return 0
 
 
+def _describe(error: Exception) -> str:
+    """Returns one line about an error, with a remedy for one of the operating system."""
+    if not isinstance(error, OSError) or error.errno not in _REMEDIES:
+        return str(error)
+    place = "" if error.filename is None else f"{error.filename}: "
+    return f"{place}{error.strerror}; {_REMEDIES[error.errno]}"
+
+
 def _write_now(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
@@ -204,6 +225,8 @@ def _record(args: argparse.Namespace) -> int:
             f"--epsilon must be in 0..1 and --max-turns at least 1; got {args.epsilon} and "
             f"{args.max_turns}"
         )
+    if args.out.is_dir():  # before episodes are recorded in vain
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(args.out))
     if args.tasks_file is None:
         listed = args.tasks.replace(",", " ")
     else:
@@ -277,7 +300,7 @@ def main(argv: list[str] | None = None) -> int:
         run = commands[args.command] if args.command in commands else _serve
         return run(args)
     except (serve.ServeError, SetupError, ValueError, OSError) as error:
-        sys.stderr.write(f"agentgym_envs: {error}\n")
+        sys.stderr.write(f"agentgym_envs: {_describe(error)}\n")
         return 1
     except KeyboardInterrupt:
         sys.stderr.write("\ninterrupted\n")

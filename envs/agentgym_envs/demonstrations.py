@@ -16,6 +16,7 @@ import logging
 import os
 import pathlib
 import random
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ from agentgym_envs.base.served import ServedEnvironment
 from agentgym_envs.base.user_code import describe, ending, loading, play, text_of, texts_of
 
 _LOGGER = logging.getLogger(__name__)
-_PROGRESS_EVERY = 100  # episodes
+_PROGRESS_S = 15.0  # minimum seconds between two lines of progress
 
 EXPERT = "expert"
 RANDOM = "random"
@@ -178,18 +179,24 @@ def record(
 
 
 def write(records: Iterator[Mapping[str, Any]], total: int, out: pathlib.Path) -> None:
-    """Writes records as JSON lines. The file appears only when it is complete."""
+    """Writes records as JSON lines. The file appears only when it is complete.
+
+    Until then, OUT.partial has the lines of the finished episodes.
+    """
     partial = out.with_name(out.name + ".partial")
-    solved = 0
+    solved, shown = 0, time.monotonic()
     out.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with partial.open("w", encoding="utf-8") as file:
+        with partial.open("w", encoding="utf-8", buffering=1) as file:
             for done, episode in enumerate(records, 1):
                 file.write(json.dumps(episode, ensure_ascii=False) + "\n")
                 solved += episode["success"]
-                if done % _PROGRESS_EVERY == 0 or done == total:
+                if done == total or time.monotonic() - shown >= _PROGRESS_S:
+                    shown = time.monotonic()
                     _LOGGER.info("%d of %d episodes, %d solved", done, total, solved)
         os.replace(partial, out)
+    except OSError as error:  # on a full disk the error lacks the path
+        raise OSError(error.errno, error.strerror, str(out)) from error
     finally:
         partial.unlink(missing_ok=True)
 
@@ -199,10 +206,15 @@ def read_indices(text: str, name: str) -> list[int]:
     per line.
 
     Raises:
-      ValueError: An entry is not an id of this environment.
+      ValueError: An entry is not an id of this environment, or there is none.
     """
     stripped = text.strip()
-    entries = json.loads(stripped) if stripped.startswith("[") else stripped.split()
+    try:
+        entries = json.loads(stripped) if stripped.startswith("[") else stripped.split()
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the list of tasks is no JSON: {error}") from error
+    if not entries:
+        raise ValueError(f"the list of tasks is empty; expected ids such as {name}_17")
     return [_index(entry, name) for entry in entries]
 
 

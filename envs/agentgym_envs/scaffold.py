@@ -114,6 +114,7 @@ def write(name: str, folder: pathlib.Path) -> list[pathlib.Path]:
     Raises:
       ValueError: The name is no name of a new module.
       FileExistsError: One of the files exists; nothing was written.
+      OSError: The files cannot be written; none is left.
     """
     if not name.isidentifier() or keyword.iskeyword(name) or not name.islower():
         raise ValueError(f"{name!r} is no name of a module; use small letters, digits and _")
@@ -131,6 +132,11 @@ def write(name: str, folder: pathlib.Path) -> list[pathlib.Path]:
         raise ValueError(f"Python has a module {name!r} already; choose another name")
     title = "".join(word.capitalize() for word in name.split("_")) or name
     folder.mkdir(parents=True, exist_ok=True)
-    for path, text in zip(paths, texts.values(), strict=True):
-        path.write_text(text.format(name=name, title=title), encoding="utf-8")
+    try:
+        for path, text in zip(paths, texts.values(), strict=True):
+            path.write_text(text.format(name=name, title=title), encoding="utf-8")
+    except OSError as error:
+        for path in paths:
+            path.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(folder)) from error
     return paths

@@ -60,7 +60,7 @@ READERS: Mapping[str, tuple[Callable[..., Any], str]] = {
     "checkpoint": (settings.CheckpointSettings, ""),
     "guards": (GuardSettings, ""),
     "sft": (settings.SftSettings, ""),
-    "sft.demonstrations.NAME": (record, "tasks path"),
+    "sft.demonstrations.NAME": (record, "tasks path on_progress"),
     "dpo": (DpoSettings, ""),
     "dpo.pairing": (pair_up, "conversations seed"),
     "agentevol": (AgentEvolSettings, ""),
@@ -192,7 +192,8 @@ _HEAD = """\
 
 Every value in a config can be changed on the command line: `--config.optimizer.learning_rate=1e-4`. The defaults below are those of
 `configs/common.py` and, for `sft`, `dpo` and `agentevol`, of the configs of these jobs. Other configs change some of them. A key
-that is not in these files has the default of the code; to change it, add it to a config.
+that is not in these files has the default of the code; a flag or a config can set it, too. The value of such a flag is a
+Python literal or a text: `--config.model.attention=cudnn`, `--config.sampler.draft_tokens=4`, `--config.client.token='"42"'`.
 A key without a default is required. Wrong keys and values are refused before anything is written.
 
 A section with a `kind` also has the keys of that kind. The section of an algorithm is made by the function of that name in

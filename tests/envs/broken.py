@@ -73,6 +73,16 @@ class NanReward(Counter):
         return dataclasses.replace(super().step(action), reward=float("nan"))
 
 
+class LostConnection(Counter):
+    def step(self, action):
+        raise ConnectionError(f"lost {action} {random.random()}")
+
+
+class ClosedDoor(Counter):
+    def __init__(self):
+        raise KeyError("the door")
+
+
 class EmptyText(Counter):
     def step(self, action):
         return dataclasses.replace(super().step(action), observation=" \n")

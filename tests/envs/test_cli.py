@@ -15,6 +15,7 @@ import pytest
 import requests
 
 from agentgym_envs.__main__ import main
+from agentgym_envs.base import serve
 from agentgym_envs.registry import ENVIRONMENTS
 from tests.waiting import PATIENCE_S, until
 
@@ -103,6 +104,12 @@ def test_a_server_ends_when_its_parent_is_killed(tmp_path):
     with pytest.raises(requests.ConnectionError):
         until(lambda: not requests.get(f"{url}/health", timeout=PATIENCE_S))
     parent.communicate()
+
+
+@pytest.mark.parametrize("place", [("127.0.0.1", 70000), ("127.0.0.1", -1), ("a" * 64, 0)])
+def test_an_impossible_address_gives_an_error_of_one_line(place):
+    with pytest.raises(serve.ServeError, match=f"cannot listen on {place[0]} port {place[1]}"):
+        serve.bind(*place)
 
 
 def test_a_port_in_use_gives_an_error_of_one_line():

@@ -166,11 +166,52 @@ def test_a_violation_is_reported_with_its_task_and_fails_the_check(make_subject)
     assert suite.run(module, compat=False, tasks=4, actions=8, write=report.append) == 1
     text = "".join(report)
     assert re.search(
-        r"\nthe score is the sum of the rewards +FAILED\n"
-        r"    task \d after \d actions: score 1, the rewards add up to 0.0\n",
+        r"\nthe score is the sum of the rewards +FAILED, cause 1\n(.|\n)*"
+        r"\ncause 1: task \d after \d actions: score 1, the rewards add up to 0.0\n"
+        r"    fails: the score is the sum of the rewards\n",
         text,
     )
     assert text.count("FAILED") == 2 and "counter: 1 of 25 FAILED" in text
+
+
+# Each with the numbers of properties that its causes fail.
+@pytest.mark.parametrize(
+    ("expression", "numbers"),
+    [
+        ("served(NanReward)", [15]),
+        ("served(LostConnection)", [15]),
+        ("served(ClosedDoor)", [20]),
+        pytest.param("served(LuckyStep)", [6, 1], marks=pytest.mark.slow),
+        pytest.param("served(SharedCount)", [1, 1], marks=pytest.mark.slow),
+    ],
+)
+def test_each_cause_is_reported_once_with_all_properties_that_it_fails(
+    make_subject, expression, numbers
+):
+    module = make_subject(expression).module
+    report = []
+    suite.run(module, compat=False, tasks=4, actions=8, write=report.append)
+    text = "".join(report)
+    failed = re.findall(r"^(.*?) +FAILED, cause (\d)", text, flags=re.M)
+    assert [int(number) for _, number in failed] == sorted(int(number) for _, number in failed)
+    causes = re.findall(r"^cause (\d): (.*)\n    fails: ((?:.|\n        )*)\n", text, flags=re.M)
+    listed = [(n, " ".join(names.split()).split(", ")) for n, _, names in causes]
+    assert [len(names) for _, names in listed] == numbers
+    assert sorted(failed) == sorted((name, n) for n, names in listed for name in names)
+    assert len({message for _, message, _ in causes}) == len(causes)
+    assert f"{sum(numbers)} of 25 FAILED" in text
+
+
+def test_an_interrupted_check_reports_the_causes_so_far(make_subject, monkeypatch):
+    def interrupt(subject):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(suite, "PROPERTIES", (suite.PROPERTIES[5], interrupt))
+    module = make_subject("served(ForgottenReward)").module
+    report = []
+    with pytest.raises(KeyboardInterrupt):
+        suite.run(module, compat=False, tasks=4, actions=8, write=report.append)
+    assert "cause 1: task" in "".join(report)
 
 
 BROKEN = {

@@ -133,6 +133,31 @@ def test_a_task_of_another_environment_is_refused(text):
         demonstrations.read_indices(text, "textcraft")
 
 
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "the list of tasks is empty; expected ids such as babyai_17"),
+        (b"\xef\xbb\xbf\r\n", "the list of tasks is empty"),
+        (b"[]", "the list of tasks is empty"),
+        (b'["babyai_1",', "the list of tasks is no JSON: "),
+        (b"[" * 100_000, "the list of tasks is no JSON: "),
+    ],
+)
+def test_a_list_without_tasks_gives_one_line_and_no_file(tmp_path, capfd, content, expected):
+    listed, out = tmp_path / "tasks", tmp_path / "demos.jsonl"
+    listed.write_bytes(content)
+    assert main(["demonstrations", "babyai", "--tasks-file", str(listed), "--out", str(out)]) == 1
+    error = capfd.readouterr().err
+    assert expected in error and error.count("\n") == 1
+    assert not out.exists()
+
+
+def test_a_folder_in_place_of_the_file_is_refused_before_the_first_episode(tmp_path, capfd):
+    assert main(["demonstrations", "babyai", "--tasks", "1", "--out", str(tmp_path)]) == 1
+    expected = f"agentgym_envs: {tmp_path}: Is a directory; expected a file; choose another path\n"
+    assert capfd.readouterr().err == expected
+
+
 def test_the_command_writes_one_line_per_episode(tmp_path):
     listed, out = tmp_path / "tasks.json", tmp_path / "demos.jsonl"
     listed.write_text('[{"item_id": "babyai_0"}, {"item_id": "babyai_41"}]')

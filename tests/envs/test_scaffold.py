@@ -1,5 +1,8 @@
 """The files that `python -m agentgym_envs new NAME` writes."""
 
+import errno
+import os
+import pathlib
 import runpy
 import subprocess
 import sys
@@ -60,3 +63,24 @@ def test_a_name_that_cannot_be_used_writes_nothing(folder, capsys, name, expecte
     assert main(["new", name, "--folder", str(folder)]) == 1
     assert expected in capsys.readouterr().err
     assert [path.name for path in folder.iterdir()] == ["test_taken.py"]
+
+
+def test_files_that_cannot_be_written_leave_nothing_and_one_line(folder, capsys, monkeypatch):
+    write_text = pathlib.Path.write_text
+
+    def write(path, text, **options):
+        write_text(path, "" if "config" in path.name else text, **options)
+        if "config" in path.name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as a full disk does it
+
+    monkeypatch.setattr(pathlib.Path, "write_text", write)
+    assert main(["new", "full_game", "--folder", str(folder)]) == 1
+    expected = f"agentgym_envs: {folder}: No space left on device; free some space on the disk\n"
+    assert capsys.readouterr().err == expected
+    assert not list(folder.iterdir())
+
+
+def test_a_file_in_place_of_the_folder_is_named_with_a_remedy(folder, capsys):
+    (folder / "file").touch()
+    assert main(["new", "some_game", "--folder", str(folder / "file" / "x")]) == 1
+    assert "file/x: Not a directory; a file is in the place" in capsys.readouterr().err

@@ -218,6 +218,22 @@ def test_a_finished_image_is_pulled_and_not_built(docker, tmp_path):
         read_folder(str(tmp_path / "tasks"))
 
 
+def test_a_server_with_a_limit_builds_the_images_of_its_tasks_only(docker, tmp_path):
+    for name in ("first", "second", "third"):
+        write_task(tmp_path / "tasks" / name)
+        (tmp_path / "tasks" / name / "environment" / "note").write_text(name)  # another image
+    docker.script("image", "exit 1")
+    folder = str(tmp_path / "tasks")
+    served = make_served_environment(tasks=folder, sandbox="docker", limit=2)
+    served.prepare()
+    assert len(docker.calls("build")) == 2 == served.spec.num_tasks
+    whole = make_served_environment(tasks=folder, sandbox="docker").tasks()
+    assert list(served.tasks()) == list(whole)[:2]  # a number keeps its task
+    for limit in (-1, 4):
+        with pytest.raises(SetupError, match=f"limit={limit} must be .* at most 3"):
+            make_served_environment(tasks=folder, sandbox="docker", limit=limit)
+
+
 def test_the_option_selects_the_sandbox(docker, tmp_path):
     write_task(tmp_path / "tasks/first")
     folder = str(tmp_path / "tasks")

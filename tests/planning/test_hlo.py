@@ -203,3 +203,42 @@ def test_flops_of_a_gradient_include_the_recomputed_layers():
     whole = count_flops(jax.jit(jax.grad(loss)).trace(w, x).jaxpr, {})
     assert forward == 4 * 2 * 8 * 32 * 32
     assert whole == 4 * forward  # forward, recomputation, two gradients
+
+
+BRANCHES = """HloModule branches
+
+%small (x: f32[8]) -> f32[8] {
+  %x = f32[8]{0} parameter(0)
+  %a = f32[8]{0} negate(%x)
+  %b = f32[8]{0} negate(%a)
+  ROOT %c = f32[8]{0} negate(%b)
+}
+
+%large (x: f32[8]) -> f32[8] {
+  %x = f32[8]{0} parameter(0)
+  %wide = f32[1024,8]{1,0} broadcast(%x), dimensions={1}
+  ROOT %row = f32[8]{0} slice(%wide), slice={[0:1], [0:8]}
+}
+
+ENTRY %main (index: s32[], x: f32[8]) -> f32[8] {
+  %index = s32[] parameter(0)
+  %x = f32[8]{0} parameter(1)
+  ROOT %chosen = f32[8]{0} conditional(%index, %x, %x), branch_computations={FIRST, SECOND}
+}
+"""
+
+
+@pytest.mark.parametrize("order", [("%small", "%large"), ("%large", "%small")])
+def test_a_conditional_counts_as_its_most_expensive_branch(order):
+    first, second = order
+    cost = hlo.measure(BRANCHES.replace("FIRST", first).replace("SECOND", second), {})
+    row = 8 * 4
+    assert cost.traffic == (row + 1024 * row) + 2 * row  # and not the three negations of a row
+    assert cost.launches == 2
+
+
+def test_the_bytes_of_collectives_count_in_the_choice_of_a_branch():
+    text = BRANCHES.replace("FIRST", "%small").replace("SECOND", "%large")
+    text = text.replace("f32[8]{0} negate(%b)", "f32[8]{0} all-reduce(%b)")
+    text = text.replace("%b = f32[8]{0} negate(%a)", "%b = f32[9999]{0:S(1)} negate(%a)")
+    assert list(hlo.measure(text, {}).collectives) == ["all-reduce"]

@@ -133,6 +133,34 @@ def test_a_loss_without_a_ratio_allows_no_off_policy_episodes():
         parsed("reinforce", rollout__max_off_policy_steps=1)
 
 
+STALE = dict(rollout__max_off_policy_steps=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "advice"),
+    [
+        (
+            "grpo",
+            dict(algorithm__old_logprobs_from="learner"),
+            "old_logprobs_from to 'sampler', or",
+        ),
+        ("gspo", {}, "cap=2.0\\), or max_off_policy_steps to 0"),
+        ("gspo", dict(algorithm__correction=dict(kind="sequence_mask", low=0.5, high=2.0)), "cap"),
+    ],
+)
+def test_stale_tokens_need_the_ratio_to_the_weights_that_sampled(name, changes, advice):
+    with pytest.raises(sections.ConfigError, match=f"corrects for their age.*{advice}") as found:
+        parsed(name, **changes, **STALE)
+    assert "\n" not in str(found.value)
+    parsed(name, **changes)  # on-policy, these log-probabilities are equal up to rounding
+    truncated = dict(algorithm__correction=dict(kind="truncated", cap=2.0))
+    parsed(name, **(changes | truncated), **STALE)
+
+
+def test_the_ratio_to_the_sampler_corrects_stale_tokens():
+    assert parsed("grpo", **STALE).algorithm.old_logprobs_from == "sampler"
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [

@@ -67,6 +67,16 @@ def test_every_environment_of_a_mixture_has_its_own_metrics():
         lookup(name)
 
 
+def test_rates_count_what_ended_in_the_seconds_of_the_rollout():
+    # an interval in which episodes of later steps took turns, too
+    statistics = CollectStatistics(collections.Counter(), episodes=3, turns=40, seconds=2.0)
+    sampler = SamplerStatistics(sampled=100)
+    m = rl_metrics.episode_metrics(trajectories(), statistics, sampler, TASKS, BOTH)
+    assert m["rate/env_steps_per_s"] == 20.0
+    assert m["rate/episodes_per_min"] == 90.0
+    assert m["rate/decode_tokens_per_s"] == 50.0
+
+
 def test_groups_of_the_same_name_have_separate_metrics_per_environment():
     m = metrics(BOTH)
     assert m["rollout/success/babyai depth 1"] == 0.5

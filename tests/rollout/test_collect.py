@@ -117,7 +117,7 @@ def pausing(*turn_versions):
     def drive(collector, sampler, requests, calls):
         params = sampler.params
         episodes = collector.overlapping(1)
-        added = []
+        added, statistics = [], []
         for version in range(max(turn_versions) + 2):
             sampler.release()
             sampler.set_params(params, version=version)
@@ -126,9 +126,15 @@ def pausing(*turn_versions):
                 versions = tuple(v + version for v in turn_versions)
                 half = [dataclasses.replace(r, turn_versions=versions) for r in half]
                 added.append(episodes.add(half))
-            episodes.run(version, **calls)
+            statistics.append(episodes.run(version, **calls))
             assert sampler.free_rows == sampler.rows
         halves = [episodes.take(indices) for indices in added]
+        assert [s.episodes for s in statistics][:2] == [0, 0]
+        for name, count in (("turns", lambda t: len(t.turns)), ("episodes", lambda t: 1)):
+            # what a call counts has happened in it: no turn is counted twice or late
+            counts = [getattr(s, name) for s in statistics]
+            assert min(counts) >= 0 and sum(counts) == sum(count(t) for h in halves for t in h)
+        assert not max(turn_versions) or statistics[0].turns > 0
         return [t for pair in zip(*halves, strict=True) for t in pair], None
 
     return drive

@@ -4,20 +4,21 @@ import dataclasses
 import json
 import pathlib
 import signal
-import subprocess
 from types import SimpleNamespace
 
 import pytest
 
 from agentgym_jax.config.sections import ConfigError, plain
+from agentgym_jax.data import demonstrations
 from agentgym_jax.data.conversations import read_conversations
-from agentgym_jax.data.demonstrations import record
+from agentgym_jax.data.demonstrations import record, record_sets
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.supervised import imitation_data
 from agentgym_jax.supervised.dpo import load_preferences, parse
 from agentgym_jax.supervised.imitation_data import load_conversations
 from configs.dpo import trajectories
+from tests import waiting
 
 
 def settings(path, **changes):
@@ -60,9 +61,7 @@ def test_demonstrations_are_recorded_in_the_environment_of_the_run(
     tmp_path, monkeypatch, own, used
 ):
     recorded = []
-    monkeypatch.setattr(
-        imitation_data, "record_sets", lambda sets, folder: recorded.append(sets) or []
-    )
+    monkeypatch.setattr(imitation_data, "record_sets", lambda sets, *_: recorded.append(sets) or [])
     tasks = dict(kind="residues", start=0, stop=2, modulus=1, groups={"all": 0})
     plays = dict(agent="expert", epsilon=0.0, max_turns=2, seed=0)
     options = settings(tmp_path)
@@ -116,8 +115,7 @@ def test_demonstrations_of_a_custom_environment_are_recorded(tmp_path, monkeypat
 
 
 def test_ctrl_c_during_a_recording_is_no_failure_of_it(tmp_path, monkeypatch):
-    ended = subprocess.CompletedProcess([], 128 + signal.SIGINT)
-    monkeypatch.setattr(subprocess, "run", lambda *arguments, **options: ended)
+    monkeypatch.setattr(demonstrations, "_run", lambda *arguments: 128 + signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         record(
             [Task("bandit", 3, "red")],
@@ -127,3 +125,53 @@ def test_ctrl_c_during_a_recording_is_no_failure_of_it(tmp_path, monkeypatch):
             max_turns=2,
             seed=0,
         )
+
+
+# An environment whose second episode begins when a file exists.
+GATED = """
+import pathlib, time
+from agentgym_envs.base.environment import Environment, StepResult
+from agentgym_envs.base.served import standard_environment
+
+class Gate(Environment):
+    def reset(self, data_idx):
+        limit = time.monotonic() + {seconds}
+        while data_idx and not pathlib.Path({gate!r}).exists() and time.monotonic() < limit:
+            time.sleep(0.01)
+        return StepResult("go", 0, 0, False)
+
+    def step(self, action):
+        return StepResult("done", 1, 1, True)
+
+    def expert_action(self):
+        return "go"
+
+def make_served_environment():
+    tasks = [dict(data_idx=i, split="train") for i in range(2)]
+    return standard_environment(
+        Gate, tasks, name="gate", version="1", instructions="Go.", max_turns=2
+    )
+"""
+
+
+def test_the_progress_of_a_recording_counts_finished_episodes_of_all(tmp_path, monkeypatch):
+    gate = tmp_path / "open"
+    code = GATED.format(gate=str(gate), seconds=waiting.PATIENCE_S)
+    (tmp_path / "gated.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(demonstrations, "_PROGRESS_S", 0.05)
+    shown = []
+
+    def show(done, total):
+        shown.append((done, total))
+        if done == 1:
+            gate.touch()
+
+    options = dict(agent="expert", epsilon=0.0, max_turns=2, seed=0, module="gated")
+    sets = {name: ([Task("gate", i, "all") for i in range(2)], options) for name in ("a", "b")}
+    folder = RunFolder(tmp_path / "run")
+    assert len(record_sets(sets, folder, show)) == 4
+    assert (1, 4) in shown and shown.index((0, 4)) < shown.index((1, 4)) < shown.index((2, 4))
+    assert {total for _, total in shown} == {4} and shown == sorted(shown)
+    shown.clear()
+    assert len(record_sets(sets, folder, show)) == 4 and not shown  # nothing is recorded again

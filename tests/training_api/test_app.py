@@ -236,6 +236,15 @@ def test_saved_names_are_not_overwritten_unless_asked(trained):
     assert "path" in trained.call("save_weights", path="once", overwrite=True)
 
 
+def test_saved_weights_for_sampling_are_never_replaced(trained, workdir):
+    saved = trained.call("save_weights_for_sampler", path="once")["path"]
+    folder = workdir / trained.model.replace(":", "_") / "sampler_weights" / "once"
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    error = trained.call("save_weights_for_sampler", path="once")["error"]
+    assert error == f"{saved} exists: choose another name"
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
 def test_a_save_that_fails_leaves_nothing(trained, workdir):
     blocked = workdir / trained.model.replace(":", "_")
     blocked.write_text("a file in the way")

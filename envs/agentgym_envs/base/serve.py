@@ -41,10 +41,11 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         listener.bind((host, port))
         listener.listen(1024)
-    except OSError as error:
+    except (OSError, OverflowError, UnicodeError) as error:  # in use, no port, no host name
         listener.close()
+        reason = str(getattr(error, "strerror", None) or error).rstrip(".")
         raise ServeError(
-            f"cannot listen on {host} port {port}: {error.strerror or error}. "
+            f"cannot listen on {host} port {port}: {reason}. "
             "Choose another --port; 0 takes a free one."
         ) from error
     return listener

@@ -107,10 +107,15 @@ def origin(error: BaseException) -> str:
 
     Empty for an error of the network or the memory, which may be gone at the next try.
     """
+    return "" if _is_passing(error) else place_and_type(error)
+
+
+def place_and_type(error: BaseException) -> str:
+    """Returns place and type of an error; empty for one outside the environment's code."""
     if isinstance(error, BadResult):
         return error.origin
     found = place(error)
-    return f"{found}: {type(error).__name__}" if found and not _is_passing(error) else ""
+    return f"{found}: {type(error).__name__}" if found else ""
 
 
 def describe(error: BaseException) -> str:

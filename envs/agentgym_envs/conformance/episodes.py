@@ -68,9 +68,10 @@ def a_task_depends_only_on_its_index(subject: Subject) -> None:
     for transcript in (*subject.transcripts, *reversed(subject.transcripts)):
         first = used.reset(transcript.data_idx)
         where = f"{used.moment}, in an environment that was used before"
-        check_same(first, transcript.first, where)
+        check_same(first, transcript.first, where, used.place)
         fresh = subject.play()
-        check_same(fresh.reset(transcript.data_idx), transcript.first, f"{fresh.moment}, anew")
+        again = fresh.reset(transcript.data_idx)
+        check_same(again, transcript.first, f"{fresh.moment}, anew", fresh.place)
         fresh.close()
         for action in transcript.actions[:3]:
             if used.step(action).done:
@@ -130,11 +131,12 @@ def two_sessions_do_not_influence_each_other(subject: Subject) -> None:
     for one, other in zip(subject.transcripts, neighbours, strict=True):
         plays = subject.play(), subject.play()
         for transcript, play in zip((one, other), plays, strict=True):
-            check_same(play.reset(transcript.data_idx), transcript.first, _beside(play))
+            first = play.reset(transcript.data_idx)
+            check_same(first, transcript.first, _beside(play), play.place)
         for turns in itertools.zip_longest(one.turns, other.turns):
             for turn, play in zip(turns, plays, strict=True):
                 if turn is not None:
-                    check_same(play.step(turn.action), turn.result, _beside(play))
+                    check_same(play.step(turn.action), turn.result, _beside(play), play.place)
         for play in plays:
             play.close()
 
@@ -241,15 +243,16 @@ def a_restored_episode_continues_as_the_saved_one(subject: Subject) -> str:
             restored = subject.play()
             restored.restore(saved.snapshot(), saved)
             for turn in transcript.turns[start:]:
-                check_same(restored.step(turn.action), turn.result, f"{restored.moment}, restored")
+                found = restored.step(turn.action)
+                check_same(found, turn.result, f"{restored.moment}, restored", restored.place)
             for turn in transcript.turns[start:]:  # steps in the copy must not change this episode
                 where = f"{saved.moment}, after its snapshot"
-                check_same(saved.step(turn.action), turn.result, where)
+                check_same(saved.step(turn.action), turn.result, where, saved.place)
             restored.close()
             saved.close()
             count += 1
-    for transcript, found in zip(subject.transcripts, _elsewhere(subject)[1], strict=True):
-        _check_elsewhere(transcript, found, _half(transcript) + 1)
+    for transcript, answers in zip(subject.transcripts, _elsewhere(subject)[1], strict=True):
+        _check_elsewhere(transcript, answers, _half(transcript) + 1)
     return f"{count} snapshots"
 
 
@@ -258,7 +261,7 @@ def _check_elsewhere(transcript: Transcript, found: list | str, start: int) -> N
         raise Violation(f"task {transcript.data_idx}, in another process: {found}")
     for turn, (here, there) in enumerate(zip(transcript.results[start:], found, strict=True)):
         where = f"task {transcript.data_idx} after {start + turn} actions, in another process"
-        check_same(there, here, where)
+        check_same(there, here, where, (transcript.data_idx, start + turn))
 
 
 def closing_twice_is_harmless(subject: Subject) -> None:

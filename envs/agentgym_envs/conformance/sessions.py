@@ -13,7 +13,14 @@ from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.host import MAX_ACTION_CHARACTERS, SessionHost, to_json
 from agentgym_envs.base.protocol import STATUS, ErrorKind
 from agentgym_envs.base.routes import SessionRoute, session_routes
-from agentgym_envs.conformance.subject import NotApplicable, Subject, Transcript, Violation, shorten
+from agentgym_envs.conformance.subject import (
+    Change,
+    NotApplicable,
+    Subject,
+    Transcript,
+    Violation,
+    shorten,
+)
 
 # nonsense actions like those of weak models
 ODD_ACTIONS = (
@@ -76,13 +83,14 @@ def an_unknown_task_is_refused_and_the_episode_continues(subject: Subject) -> No
         for data_idx in (-1, subject.served.spec.num_tasks, 10**30):
             where = f"a reset to task {data_idx}"
             _expect_refusal(host, "reset", data_idx, ErrorKind.UNKNOWN_TASK, where)
-        for turn in transcript.turns[:2]:
+        for number, turn in enumerate(transcript.turns[:2], 1):
             found = host.answer("step", 0, turn.action)
             expected = to_json(subject.served.answers.step(turn.result))
             if found != expected:
-                raise Violation(
+                raise Change(
                     f"task {transcript.data_idx} after refused resets: {_shown(found)}, expected "
-                    f"{_shown(expected)}"
+                    f"{_shown(expected)}",
+                    (transcript.data_idx, number),
                 )
 
 
@@ -250,9 +258,10 @@ def _replay(
         found = _step(subject, session, turn.action)
         expected = json.loads(to_json(subject.served.answers.step(turn.result)))
         if found != expected:
-            raise Violation(
+            raise Change(
                 f"task {transcript.data_idx}, action {number}{note}: the server answers "
-                f"{_shown(found)}, expected {_shown(expected)}"
+                f"{_shown(found)}, expected {_shown(expected)}",
+                (transcript.data_idx, number),
             )
 
 

@@ -14,7 +14,14 @@ from typing import Any, TypeVar
 from agentgym_envs.base.environment import Environment, EnvironmentFault, SetupError, StepResult
 from agentgym_envs.base.protocol import is_solved
 from agentgym_envs.base.served import ServedEnvironment, load_environment, prepare
-from agentgym_envs.base.user_code import BadResult, Hanging, describe, ending, origin, play
+from agentgym_envs.base.user_code import (
+    BadResult,
+    Hanging,
+    describe,
+    ending,
+    place_and_type,
+    play,
+)
 from agentgym_envs.conformance.server import Server
 from agentgym_envs.conformance.times import Times
 
@@ -30,12 +37,25 @@ class Violation(Exception):
     """Failure of a property, with the position, the value found and the value expected.
 
     Attributes:
-      cause: Place of the error in the environment's code that ended the check; empty without one.
+      cause: What failures of other properties have in common with this one: place and type of the
+        error in the environment's code, or the answer that changes. Empty if nothing is known.
     """
 
     def __init__(self, message: str, cause: str = ""):
         super().__init__(message)
         self.cause = cause
+
+
+class Change(Violation):
+    """Failure by an answer that differs from an earlier one to the same actions.
+
+    Args:
+      message: Position and difference.
+      place: Task, and number of actions before the answer.
+    """
+
+    def __init__(self, message: str, place: tuple[int | None, int]):
+        super().__init__(message, f"task {place[0]}, answer {place[1]}")
 
 
 class NotApplicable(Exception):
@@ -119,6 +139,11 @@ class Play:
         dots = "..., " if len(self._actions) > 5 else ""
         return f"task {self._data_idx} after {len(self._actions)} actions ({dots}{shown})"
 
+    @property
+    def place(self) -> tuple[int | None, int]:
+        """Task and number of actions."""
+        return self._data_idx, len(self._actions)
+
     def reset(self, data_idx: int) -> StepResult:
         """Starts a task and checks the result."""
         what = f"reset({data_idx})"
@@ -182,7 +207,7 @@ class Play:
     def _violation(self, what: str, error: Exception) -> Violation:
         text = describe(error)
         verb = "answered" if isinstance(error, BadResult) else "failed"
-        return Violation(f"{self.moment}: {what} {verb}: {text}", origin(error) or text)
+        return Violation(f"{self.moment}: {what} {verb}: {text}", place_and_type(error) or text)
 
 
 class Subject:
@@ -224,7 +249,7 @@ class Subject:
             return Play(make(), self.times)
         except Exception as error:  # an environment under test can raise any error
             text = describe(error)
-            cause = origin(error) or text
+            cause = place_and_type(error) or text
             raise Violation(f"no environment can be made: {text}", cause) from error
 
     @functools.cached_property
@@ -327,20 +352,22 @@ def as_json(result: StepResult) -> str:
     return json.dumps([result.observation, result.reward, result.score, result.done])
 
 
-def check_same(found: StepResult, expected: StepResult, where: str) -> None:
+def check_same(
+    found: StepResult, expected: StepResult, where: str, place: tuple[int | None, int]
+) -> None:
     """Checks that two results are equal.
 
     Raises:
-      Violation: A field differs; the message names the first field that differs.
+      Change: A field differs; the message names the first field that differs.
     """
     if as_json(found) == as_json(expected):
         return
     if found.observation != expected.observation:
-        raise Violation(f"{where}: {text_difference(found.observation, expected.observation)}")
+        difference = text_difference(found.observation, expected.observation)
+        raise Change(f"{where}: {difference}", place)
     numbers = [(r.reward, r.score, r.done) for r in (found, expected)]
-    raise Violation(
-        f"{where}: found reward, score, done = {numbers[0]}, expected {numbers[1]} as before"
-    )
+    text = f"{where}: found reward, score, done = {numbers[0]}, expected {numbers[1]} as before"
+    raise Change(text, place)
 
 
 def text_difference(found: str, expected: str) -> str:
@@ -356,11 +383,11 @@ def check_replay(transcript: Transcript, play: Play) -> None:
     """Checks that a repetition of a transcript's actions has the same answers.
 
     Raises:
-      Violation: An answer differs.
+      Change: An answer differs.
     """
-    check_same(play.reset(transcript.data_idx), transcript.first, play.moment)
+    check_same(play.reset(transcript.data_idx), transcript.first, play.moment, play.place)
     for turn in transcript.turns:
-        check_same(play.step(turn.action), turn.result, play.moment)
+        check_same(play.step(turn.action), turn.result, play.moment, play.place)
 
 
 def shorten(text: str) -> str:

@@ -1,5 +1,7 @@
 """List of all properties in order, and the report of a run."""
 
+import dataclasses
+import textwrap
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,12 +9,13 @@ from typing import Any
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.base.user_code import describe
 from agentgym_envs.conformance import episodes, self_description, sessions
-from agentgym_envs.conformance.subject import NotApplicable, Subject, Violation
+from agentgym_envs.conformance.subject import Change, NotApplicable, Subject, Violation
 
 TASKS = 6  # default number of tasks
 ACTIONS = 15  # default maximum of actions per task
 _STEP_LIMIT = 30.0  # default time limit of a server for a call, in seconds
 _LONG = 2.0  # minimum duration, in seconds, that the report shows
+_WIDTH = 100  # of the lines that list properties
 
 # A property raises Violation or NotApplicable, or returns a note for the report, or None.
 Property = Callable[[Subject], str | None]
@@ -45,14 +48,31 @@ PROPERTIES: tuple[Property, ...] = (
     sessions.sessions_survive_the_loss_of_a_worker,
 )
 
-# Properties that an environment lacks if its random numbers have no seed.
-_REPEATABLE = frozenset(
+
+# Properties that an environment lacks if the answers of a single session change.
+_ALONE = frozenset(
     {
         episodes.a_task_depends_only_on_its_index,
         episodes.the_same_actions_have_the_same_answers,
-        episodes.two_sessions_do_not_influence_each_other,
     }
 )
+# Properties that an environment lacks if its random numbers have no seed.
+_REPEATABLE = _ALONE | {episodes.two_sessions_do_not_influence_each_other}
+
+
+@dataclasses.dataclass
+class _Cause:
+    """A defect of the environment.
+
+    Attributes:
+      text: Description of the first failure.
+      is_error: True for an error of the environment's code, False for an answer that is wrong.
+      properties: All properties that fail because of it.
+    """
+
+    text: str
+    is_error: bool
+    properties: list[Property] = dataclasses.field(default_factory=list)
 
 
 def run(
@@ -66,23 +86,24 @@ def run(
 ) -> int:
     """Checks all properties of a module's environment; returns the exit status.
 
-    `write` receives the report, one line per property. The name of a property is written before its
-    check starts. The other arguments are those of Subject.
+    `write` receives the report: one line per property, then one entry per cause of failures. The
+    name of a property is written before its check starts. The other arguments are those of Subject.
 
     Raises:
       SetupError: The environment cannot run on this machine.
     """
     began = time.monotonic()
     subject = Subject(module, compat=compat, tasks=tasks, actions=actions, options=options)
-    failures: list[Property] = []
-    causes: set[str] = set()
+    causes: dict[str, _Cause] = {}
     try:
         for check in PROPERTIES:
             write(f"{sentence(check):<52}")
-            if _report(check, subject, write, causes):
-                failures.append(check)
+            _report(check, subject, write, causes)
     finally:
+        for number, cause in enumerate(causes.values(), 1):
+            write(_entry(number, cause))
         subject.close()
+    failures = [check for cause in causes.values() for check in cause.properties]
     failed = len(failures)
     result = f"{failed} of {len(PROPERTIES)} FAILED" if failed else f"{len(PROPERTIES)} properties"
     name = subject.served.spec.name
@@ -94,7 +115,8 @@ def run(
                 f"the longest {method} took {longest:.0f} s: a server stops a call after "
                 f"--step-seconds, {_STEP_LIMIT:.0f} by default\n"
             )
-    if _REPEATABLE.intersection(failures) and not causes:
+    is_error = any(cause.is_error for cause in causes.values())
+    if _REPEATABLE.intersection(failures) and not is_error:
         write(
             "if the simulator uses the global state of random or numpy: "
             "standard_environment(..., isolate_random=True)\n"
@@ -103,32 +125,42 @@ def run(
 
 
 def _report(
-    check: Property, subject: Subject, write: Callable[[str], None], causes: set[str]
-) -> bool:
-    """Checks one property and completes its line of the report; returns True if it failed.
-
-    `causes` has the errors of the environment's code that were already reported.
-    """
+    check: Property, subject: Subject, write: Callable[[str], None], causes: dict[str, _Cause]
+) -> None:
+    """Checks one property, completes its line of the report, and notes the cause of a failure."""
     began = time.monotonic()
-    is_failure = False
     try:
         line = f" ok  {check(subject) or ''}"
     except Violation as violation:
-        is_failure, line = True, f" FAILED\n    {violation}"
-        if violation.cause in causes:
-            line = " FAILED for a reason given above"
-        elif violation.cause:
-            causes.add(violation.cause)
+        text, key = str(violation), violation.cause
+        if not key:  # the server's answers quote an error of the environment
+            key = next((known for known in causes if known in text), text)
+        elif isinstance(violation, Change) and key not in causes and check not in _ALONE:
+            key = text  # beside other sessions, after a restore, ...: each has causes of its own
+        is_error = bool(violation.cause) and not isinstance(violation, Change)
+        cause = causes.setdefault(key, _Cause(text, is_error))
+        cause.properties.append(check)
+        line = f" FAILED, cause {list(causes).index(key) + 1}"
     except NotApplicable as reason:
         line = f" -   {reason}"
     except SetupError:
         write("\n")
         raise
     except Exception as error:  # noqa: BLE001 - an environment can have attributes of any type
-        is_failure, line = True, f" FAILED\n    the check ended with {describe(error)}"
+        text = f"the check ended with {describe(error)}"
+        causes.setdefault(text, _Cause(text, is_error=False)).properties.append(check)
+        line = f" FAILED, cause {list(causes).index(text) + 1}"
     seconds = time.monotonic() - began
     write(line.rstrip() + (f" ({seconds:.0f} s)" if seconds >= _LONG else "") + "\n")
-    return is_failure
+
+
+def _entry(number: int, cause: _Cause) -> str:
+    """Returns the lines of the report about one cause."""
+    names = ", ".join(map(sentence, cause.properties))
+    lines = textwrap.wrap(
+        f"fails: {names}", _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8
+    )
+    return "\n".join([f"cause {number}: {cause.text}", *lines]) + "\n"
 
 
 def sentence(check: Property) -> str:

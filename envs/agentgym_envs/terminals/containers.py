@@ -156,13 +156,14 @@ class Containers:
 
     def _build(self) -> None:
         """Makes the images that do not exist; a failure is one of its task only."""
-        for task, image in self._images.items():
+        for number, (task, image) in enumerate(self._images.items(), 1):
             name = self._names[task]
             try:
                 self.call("image", "inspect", name)
                 continue
             except SandboxError:
-                _LOGGER.warning("making the image of the task %s", task)
+                place = f"{number} of {len(self._images)}"
+                _LOGGER.warning("making the image of the task %s, %s", task, place)
             finished = ("pull", name)
             built = (
                 "build",

@@ -34,7 +34,7 @@ reply with the command `submit`, which ends the task; then tests examine the fil
 
 
 def make_served_environment(
-    *, tasks: str = "", command_seconds: float = 10.0, sandbox: str = AUTO
+    *, tasks: str = "", command_seconds: float = 10.0, sandbox: str = AUTO, limit: int = 0
 ) -> ServedEnvironment:
     """Returns terminal tasks as a served environment.
 
@@ -44,6 +44,7 @@ def make_served_environment(
       command_seconds: Time of one command.
       sandbox: `bubblewrap`, `docker`, `podman`, or `auto`: bubblewrap for the tasks that it can run,
         and the first engine that answers for the others.
+      limit: Number of tasks, in their order; 0 for all. The others need no image.
 
     Raises:
       SetupError: A task cannot run here, or an option is wrong.
@@ -51,6 +52,9 @@ def make_served_environment(
     if not 0 < command_seconds <= 3600:
         raise SetupError(f"command_seconds={command_seconds:g} must be above 0 and at most 3600")
     found = read_folder(tasks) if tasks else list(recipe_tasks())
+    if not 0 <= limit <= len(found):
+        raise SetupError(f"limit={limit} must be at least 0 and at most {len(found)}, all tasks")
+    found = found[:limit] if limit else found
     chosen = choose(sandbox, found)
     served = standard_environment(
         lambda: TerminalEnvironment(found, chosen, command_seconds),
