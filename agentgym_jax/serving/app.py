@@ -20,14 +20,14 @@ from agentgym_jax.serving.bodies import read_body
 from agentgym_jax.serving.error_answers import HANDLERS, error_body
 from agentgym_jax.serving.guard import Guard
 from agentgym_jax.serving.messages_api import CountRequest, MessagesApi, MessagesRequest
-from agentgym_jax.serving.requests import Generation, Pending, RequestError, answer_name
+from agentgym_jax.serving.requests import Generation, OnTokens, Pending, RequestError, answer_name
 from agentgym_jax.serving.responses_api import ResponsesApi, ResponsesRequest
 from agentgym_jax.serving.service import Service
 from agentgym_jax.serving.text_scores import TokenScores
 
 _EPISODE = "/episodes/{episode}"  # prefix of the routes of one episode
 # Kinds of the bodies by route.
-_KINDS = {
+_KINDS: dict[str, type[wire.Body]] = {
     "/v1/chat/completions": wire.ChatRequest,
     "/v1/completions": wire.CompletionRequest,
     "/v1/messages": MessagesRequest,
@@ -121,7 +121,7 @@ class _Served:
         reply = replies.Reply("chat.completion", self._backend.model_name)
         form = self._backend.answer_form
 
-        def submit(number: int, on_tokens: Any) -> Pending:
+        def submit(number: int, on_tokens: OnTokens | None) -> Pending:
             return chat.submit_chat(messages, tools, body.sampling(number, reply.id), on_tokens)
 
         def choice(number: int, result: Generation) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class _Served:
         body, ids = await self._service.run(read)
         reply = replies.Reply("text_completion", self._backend.model_name)
 
-        def submit(number: int, on_tokens: Any) -> Pending:
+        def submit(number: int, on_tokens: OnTokens | None) -> Pending:
             prompt = ids[number // body.n]
             own = dataclasses.replace(
                 body.sampling(number % body.n), name=answer_name(reply.id, number)
@@ -222,7 +222,7 @@ class _Served:
         options = body.sampling_params
         name = f"gen-{uuid.uuid4().hex}"
 
-        def submit(number: int, on_tokens: Any) -> Pending:
+        def submit(number: int, on_tokens: OnTokens | None) -> Pending:
             return chat.submit_tokens(body.token_ids, options.sampling(number, name), on_tokens)
 
         results = await self._service.wait(request, submit, options.n)

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from agentgym_jax.serving import replies, streams, wire
 from agentgym_jax.serving.answer_parts import Parts
-from agentgym_jax.serving.requests import Generation, Pending, RequestError, Sampling
+from agentgym_jax.serving.requests import Generation, OnTokens, Pending, RequestError, Sampling
 from agentgym_jax.serving.service import Service
 from agentgym_jax.serving.turns import Turns, get, get_text, make_tool
 
@@ -162,7 +162,7 @@ class ResponsesApi:
         chat, body, messages, tools = await service.read_chat(request, ResponsesRequest)
         reply = _Reply(body, service)
 
-        def submit(number: int, on_tokens: Any) -> Pending:
+        def submit(number: int, on_tokens: OnTokens | None) -> Pending:
             try:
                 return chat.submit_chat(messages, tools, body.sampling(reply.id), on_tokens)
             except RequestError as error:
@@ -341,7 +341,7 @@ class _ResponseFormat(streams.Format):
 
     def _text_event(self, event: str, **fields: Any) -> str:
         name = "reasoning_text" if self._open == "reasoning" else "output_text"
-        logprobs = {} if self._open == "reasoning" else {"logprobs": []}
+        logprobs: dict[str, Any] = {} if self._open == "reasoning" else {"logprobs": []}
         return self._event(f"response.{name}.{event}", **self._place(), **fields, **logprobs)
 
     def _part_event(self, event: str) -> str:
