@@ -60,7 +60,7 @@ class AgentKind(enum.StrEnum):
 _CLIENTS = {AgentKind.EXPERT: ExpertClient, AgentKind.RANDOM: ValidActionsClient}
 
 
-def find_agent_kind(model: str) -> AgentKind:
+def find_agent_kind(model: object) -> AgentKind:
     """Returns the kind of agent that `model` names; a wrong type counts as the name of a model."""
     if not isinstance(model, str):
         return AgentKind.MODEL
@@ -103,6 +103,7 @@ class EvaluationParts:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Settings(AgentSettings):
+    rollout: RolloutSettings
     model: ModelSettings | None  # None for agents without weights
     tokenizer: TokenizerSettings
     endpoint: EndpointSettings

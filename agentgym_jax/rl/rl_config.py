@@ -107,14 +107,16 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
     check_trained(agent.environments)
     horizon = parse_horizons(section(config, "horizon"), agent.environments)
     algorithm = parse_section(config, "algorithm", AlgorithmSettings)
-    kind, options = kind_of("rollout.curriculum", agent.rollout.curriculum, CURRICULA)
+    rollout = agent.rollout
+    assert isinstance(rollout, RolloutSettings)
+    kind, options = kind_of("rollout.curriculum", rollout.curriculum, CURRICULA)
     curriculum = call(CURRICULA[kind], "rollout.curriculum", options)
     rules = {"baseline": algorithm.baseline, "kl_reward": algorithm.kl_reward}
     job = parse_job(
         config,
         algorithm.logprob_chunk,
         title=f"{algorithm.name} on {', '.join(agent.environments)}",
-        max_episodes=agent.rollout.tasks_per_step * agent.rollout.group_size,
+        max_episodes=rollout.tasks_per_step * rollout.group_size,
     )
     settings = RLSettings(
         **vars(agent),
