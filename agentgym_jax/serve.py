@@ -20,7 +20,7 @@ from absl import flags
 from agentgym_jax.api import USER_ERRORS
 from agentgym_jax.checks.web_access import read_token
 from agentgym_jax.cli.command_setup import prepare
-from agentgym_jax.cli.startup import launch
+from agentgym_jax.cli.startup import given, launch
 from agentgym_jax.jobs.serving import load_model, make_backend, make_sampler
 from agentgym_jax.runs import interrupts
 from agentgym_jax.sampling.sampler import MAX_DRAFT_TOKENS
@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
     prepare()
     try:
         token = read_token(_HOST.value, _TOKEN.value)
-        model = load_model(_MODEL.value, dtype=_DTYPE.value, tensor=_TENSOR.value)
+        model = load_model(given(_MODEL), dtype=_DTYPE.value, tensor=_TENSOR.value)
         sampler = make_sampler(
             model,
             rows=_ROWS.value,
@@ -79,7 +79,7 @@ def main(argv: list[str]) -> int:
     backend = make_backend(
         model,
         sampler,
-        _MODEL.value,
+        given(_MODEL),
         max_waiting=_WAITING.value,
         tool_parser=_TOOLS.value,
         reasoning_parser=_REASONING.value,
@@ -96,7 +96,7 @@ def main(argv: list[str]) -> int:
             )
             return 1
         with server:
-            sys.stdout.write(f"serving {_MODEL.value} at {server.url}/v1\n")
+            sys.stdout.write(f"serving {given(_MODEL)} at {server.url}/v1\n")
             sys.stdout.flush()
             stop.wait(backend.engine.check)
     return 0

@@ -19,7 +19,7 @@ from absl import flags
 from agentgym_jax.api import USER_ERRORS
 from agentgym_jax.checks.web_access import read_token
 from agentgym_jax.cli.command_setup import prepare
-from agentgym_jax.cli.startup import launch
+from agentgym_jax.cli.startup import given, launch
 from agentgym_jax.jobs.serving import load_model
 from agentgym_jax.jobs.training_server import LocalBackend
 from agentgym_jax.runs import interrupts
@@ -48,9 +48,9 @@ def main(argv: list[str]) -> int:
     try:
         token = read_token(_HOST.value, _TOKEN.value)
         backend = LocalBackend(
-            load_model(_MODEL.value, dtype=_DTYPE.value, tensor=_TENSOR.value),
-            _NAME.value or _MODEL.value,
-            _WORKDIR.value,
+            load_model(given(_MODEL), dtype=_DTYPE.value, tensor=_TENSOR.value),
+            _NAME.value or given(_MODEL),
+            given(_WORKDIR),
             rows=_ROWS.value,
             context=_CONTEXT.value,
             micro_tokens=_MICRO.value,
