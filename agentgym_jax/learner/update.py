@@ -60,14 +60,9 @@ def own_rows(num_rows: int, layout: Layout | None) -> np.ndarray:
     return is_own
 
 
-def put_limit(limit: float, layout: Layout | None = None) -> jax.Array:
-    """Copies a `grad_limit` to the devices of the batch."""
-    return put(np.float32(limit), None if layout is None else layout.sharding((), ()))
-
-
-def put_position(position: int, layout: Layout | None = None) -> jax.Array:
-    """Copies a `position` to the devices of the batch."""
-    return put(np.int32(position), None if layout is None else layout.sharding((), ()))
+def put_scalar(value: np.float32 | np.int32, layout: Layout | None = None) -> jax.Array:
+    """Copies a `grad_limit` or a `position` to the devices of the batch."""
+    return put(value, None if layout is None else layout.sharding((), ()))
 
 
 def score_tokens(

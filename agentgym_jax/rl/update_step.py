@@ -24,7 +24,7 @@ from agentgym_jax.learner.experience import (
 from agentgym_jax.learner.optimizer import get_learning_rate
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.learner.turn_masks import turn_masks
-from agentgym_jax.learner.update import own_rows, put_batch, put_limit, put_position
+from agentgym_jax.learner.update import own_rows, put_batch, put_scalar
 from agentgym_jax.mesh import processes
 from agentgym_jax.mesh.sharding import Layout, launch_lock, to_host
 from agentgym_jax.models.policy import Params
@@ -335,7 +335,7 @@ def _run_epochs(
     A mini-batch missing in `batches` still counts in the learning-rate schedules.
     """
     logged: list[Mapping[str, jax.Array]] = []
-    limit = put_limit(grad_limit, parts.model.layout)
+    limit = put_scalar(np.float32(grad_limit), parts.model.layout)
     rollout, learner = parts.settings.rollout, parts.settings.learner
     episodes = rollout.tasks_per_step * rollout.group_size // learner.mini_batches
     # With one episode per row; the branches of some episodes may need more.
@@ -381,12 +381,13 @@ def _optimiser_step(
 ) -> tuple[TrainState, Mapping[str, jax.Array]]:
     """Takes optimiser step `number` of a training step, for the policy and a separate critic."""
     critic, settings, layout = parts.critic, parts.settings, parts.model.layout
-    position = put_position(policy_updates_before(settings, step) + number, layout)
+    planned = np.int32(policy_updates_before(settings, step) + number)
+    position = put_scalar(planned, layout)
     if critic is None or critic.update is None:
         with launch_lock:
             return parts.update(state, batch, grad_limit, position, parts.model.base)
     assert settings.critic is not None, "a critic has a section"
-    critic_position = put_position(updates_before(settings, step) + number, layout)
+    critic_position = put_scalar(np.int32(updates_before(settings, step) + number), layout)
     with launch_lock:
         critic_state, value_metrics = critic.update(state.critic, batch, critic_position)
     if step < settings.critic.warmup_steps:

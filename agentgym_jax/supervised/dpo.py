@@ -37,7 +37,7 @@ from agentgym_jax.learner.preference import (
     put_pairs,
 )
 from agentgym_jax.learner.train_state import TrainState
-from agentgym_jax.learner.update import make_score, put_limit, put_position
+from agentgym_jax.learner.update import make_score, put_scalar
 from agentgym_jax.mesh import processes
 from agentgym_jax.mesh.sharding import to_host
 from agentgym_jax.supervised import supervised_loop
@@ -155,7 +155,8 @@ def train(run: Run, parts: DpoParts) -> None:
             length_normalised=settings.length_normalised,
         )
         packed = time.perf_counter()
-        limit, position = put_limit(grad_limit, layout), put_position(step, layout)
+        limit = put_scalar(np.float32(grad_limit), layout)
+        position = put_scalar(np.int32(step), layout)
         state, computed = update(state, put_pairs(batch, layout), limit, position, model.base)
         computed = jax.device_get(computed)
         metrics = step_metrics(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 import optax
 
 from agentgym_jax.algorithms import losses
@@ -25,7 +26,7 @@ from agentgym_jax.learner import train_state
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.learner.optimizer import make_optimizer
 from agentgym_jax.learner.train_state import TrainState
-from agentgym_jax.learner.update import make_update, put_batch, put_limit, put_position
+from agentgym_jax.learner.update import make_update, put_batch, put_scalar
 from agentgym_jax.mesh import processes
 from agentgym_jax.models.policy import Params
 from agentgym_jax.supervised import supervised_loop
@@ -174,7 +175,8 @@ def make_sft_step(
         tokens = data.batch_at(step)
         batch = batching.micro_batches(tokens, settings.micro_rows)
         packed = time.perf_counter()
-        limit, position = put_limit(grad_limit, model.layout), put_position(step, model.layout)
+        limit = put_scalar(np.float32(grad_limit), model.layout)
+        position = put_scalar(np.int32(step), model.layout)
         state, computed = update(state, put_batch(batch, model.layout), limit, position, model.base)
         computed = jax.device_get(computed)
         metrics = step_metrics(computed, tokens, settings, step, started=started, packed=packed)
