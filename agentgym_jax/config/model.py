@@ -16,7 +16,7 @@ from agentgym_jax.learner import stored_weights
 from agentgym_jax.learner.checkpoint import CheckpointError
 from agentgym_jax.learner.stored_weights import make_adapters, record_adapters
 from agentgym_jax.mesh import processes
-from agentgym_jax.mesh.sharding import Layout, make_layouts, reshard, spread_layout
+from agentgym_jax.mesh.sharding import Layout, make_layouts, reshard, rewrap, spread_layout
 from agentgym_jax.models import lora, sources
 from agentgym_jax.models.config import PRESETS, DecoderConfig, to_hf_config
 from agentgym_jax.models.lora import TARGETS, Adapters
@@ -241,6 +241,12 @@ class Model:
         if not self.decodes_merged:
             return reshard(params, shardings, self.decode_policy.dtype)
         return make_sampler_params(shardings)(self.decode_policy, params)
+
+    def for_sampler(self, spread: Params) -> Params:
+        """Returns the weights of this process's sampler, which are a part of the `spread` ones."""
+        if self.decode_layout is None:
+            return spread
+        return rewrap(spread, self.decode_shardings(self.decode_layout))
 
     def abstract_params(self) -> Params:
         """Returns the shapes and shardings of the trained weights; a restore needs them."""

@@ -66,9 +66,7 @@ class SampledAgent:
 
     def set_spread_params(self, params: Params, *, version: int) -> None:
         """Gives the sampler weights with the type and shardings of `spread_params`."""
-        if self.model.decode_layout is not None:
-            params = rewrap(params, self.model.decode_shardings(self.model.decode_layout))
-        self.sampler.set_params(params, version=version)
+        self.sampler.set_params(self.model.for_sampler(params), version=version)
 
     def set_stale_params(self, params: Params, *, version: int) -> None:
         """Gives the sampler weights that a checkpoint has saved; with adapters, only these."""

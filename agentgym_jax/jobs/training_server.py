@@ -11,7 +11,7 @@ from agentgym_jax.jobs.device_errors import device_errors
 from agentgym_jax.jobs.serving import make_empty_sampler
 from agentgym_jax.learner.stored_weights import fingerprint, make_adapters
 from agentgym_jax.mesh.compiler_options import Compiled
-from agentgym_jax.mesh.sharding import launch_lock, rewrap
+from agentgym_jax.mesh.sharding import launch_lock
 from agentgym_jax.models.lora import Adapters, Params
 from agentgym_jax.models.policy import Policy, make_sampler_params
 from agentgym_jax.runs import bucket
@@ -83,12 +83,9 @@ class LocalBackend:
         return found.adapters, found.params
 
     def _to_sampler(self, params: Params) -> Params:
-        layout = self._model.decode_layout
         with launch_lock:
             merged = self._convert(self._model.decode_policy, params)
-        if layout is None:
-            return merged
-        return rewrap(merged, self._model.decode_shardings(layout))
+        return self._model.for_sampler(merged)
 
     @functools.cached_property
     def _convert(self) -> Compiled[[Policy, Params], Params]:
