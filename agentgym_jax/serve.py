@@ -63,19 +63,15 @@ _TOKEN = flags.DEFINE_string(
 def main(argv: list[str]) -> int:
     """Serves until SIGINT or SIGTERM; returns the exit status."""
     prepare()
-    try:
-        token = read_token(_HOST.value, _TOKEN.value)
-        model = load_model(given(_MODEL), dtype=_DTYPE.value, tensor=_TENSOR.value)
-        sampler = make_sampler(
-            model,
-            rows=_ROWS.value,
-            context=_CONTEXT.value,
-            decode_steps=_STEPS.value,
-            draft_tokens=_DRAFTS.value,
-        )
-    except (*USER_ERRORS, ValueError) as error:
-        sys.stderr.write(f"\nagentgym_jax.serve: {error}\n")
-        return 1
+    token = read_token(_HOST.value, _TOKEN.value)
+    model = load_model(given(_MODEL), dtype=_DTYPE.value, tensor=_TENSOR.value)
+    sampler = make_sampler(
+        model,
+        rows=_ROWS.value,
+        context=_CONTEXT.value,
+        decode_steps=_STEPS.value,
+        draft_tokens=_DRAFTS.value,
+    )
     backend = make_backend(
         model,
         sampler,
@@ -87,15 +83,8 @@ def main(argv: list[str]) -> int:
     stop = interrupts.StopSignal()
     sampler.warm_up(adjusts=True)
     with backend.engine.running():
-        try:
-            server = HttpServer(make_app(backend, token=token), _HOST.value, _PORT.value)
-        except OSError as error:
-            sys.stderr.write(
-                f"\nagentgym_jax.serve: cannot listen on --host={_HOST.value} --port={_PORT.value} "
-                f"({error}): give another --port, or --port=0 for a free one\n"
-            )
-            return 1
-        with server:
+        app = make_app(backend, token=token)
+        with HttpServer.listening(app, _HOST.value, _PORT.value) as server:
             sys.stdout.write(f"serving {given(_MODEL)} at {server.url}/v1\n")
             sys.stdout.flush()
             stop.wait(backend.engine.check)
@@ -103,4 +92,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    launch(main, "model")
+    launch(main, "model", errors=(*USER_ERRORS, ValueError))

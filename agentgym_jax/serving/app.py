@@ -137,7 +137,7 @@ class _Served:
 
         if body.stream:
             format_ = streams.ChatFormat(
-                reply, self._backend.decode, body, choice, form, has_tools=body.may_call
+                reply, self._backend.tokenizer.decode, body, choice, form, has_tools=body.may_call
             )
             return await service.stream(request, submit, body.n, format_)
         results = await service.wait(request, submit, body.n)
@@ -163,7 +163,7 @@ class _Served:
                     param="prompt",
                 )
             self._service.check_size([p for p in prompts if isinstance(p, str)])
-            ids = [self._backend.encode(p) if isinstance(p, str) else p for p in prompts]
+            ids = [self._backend.tokenizer.encode(p) if isinstance(p, str) else p for p in prompts]
             self._service.check_ids(ids, "prompt")
             return body, ids
 
@@ -187,9 +187,9 @@ class _Served:
             logprobs = None
             if body.logprobs is not None:
                 logprobs = replies.text_logprobs(
-                    self._backend.decode, result, scores[prompt] if scores else None
+                    self._backend.tokenizer.decode, result, scores[prompt] if scores else None
                 )
-            echoed = self._backend.decode(ids[prompt]) if body.echo else ""
+            echoed = self._backend.tokenizer.decode(ids[prompt]) if body.echo else ""
             return {
                 "index": number,
                 "text": echoed + result.text,
@@ -200,7 +200,9 @@ class _Served:
 
         count = len(ids) * body.n
         if body.stream:
-            format_ = streams.TextFormat(reply, self._backend.decode, body, choice, AnswerForm())
+            format_ = streams.TextFormat(
+                reply, self._backend.tokenizer.decode, body, choice, AnswerForm()
+            )
             return await self._service.stream(request, submit, count, format_)
         if body.max_tokens == 0:
             results = [Generation.empty(ids[i // body.n]) for i in range(count)]
@@ -250,11 +252,11 @@ class _Served:
 
     def _names(self, result: Generation) -> list[str]:
         """Returns the texts of the sampled tokens."""
-        return [self._backend.decode([token]) for token in result.token_ids.tolist()]
+        return [self._backend.tokenizer.decode([token]) for token in result.token_ids.tolist()]
 
     def _parts(self, result: Generation) -> list[bytes]:
         """Returns the bytes of the sampled tokens."""
-        return [self._backend.token_bytes(token) for token in result.token_ids.tolist()]
+        return [self._backend.tokenizer.token_bytes(token) for token in result.token_ids.tolist()]
 
     def _logprobs(self, result: Generation) -> dict[str, Any]:
         return replies.token_logprobs(result, self._names(result), self._parts(result))

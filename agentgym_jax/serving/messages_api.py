@@ -242,7 +242,7 @@ class _MessageFormat(streams.Format):
 
     def __init__(self, reply: _Reply, service: Service):
         super().__init__(
-            service.backend.decode,
+            service.backend.tokenizer.decode,
             reply.form,
             has_tools=reply.body.may_call,
             stop=reply.body.sampling("").stop,

@@ -272,7 +272,9 @@ class _ResponseFormat(streams.Format):
     """Events of `/v1/responses`."""
 
     def __init__(self, reply: _Reply, service: Service):
-        super().__init__(service.backend.decode, reply.form, has_tools=reply.body.may_call)
+        super().__init__(
+            service.backend.tokenizer.decode, reply.form, has_tools=reply.body.may_call
+        )
         self._reply = reply
         self._number = 0  # of the next event
         self._index = 0  # of the open item of the output, or of the next one
