@@ -48,11 +48,10 @@ class Gateway(Backend):
         self,
         engine: Engine,
         tokenizer: Tokenizer,
-        host: str = "127.0.0.1",
         *,
         answer_form: AnswerForm | None = None,
     ):
-        """Creates the server; `serving` starts it on a free port of `host`.
+        """Creates the server; `serving` starts it on a free port.
 
         `answer_form` is the form of the policy's answers; None for the usual one.
         """
@@ -65,7 +64,6 @@ class Gateway(Backend):
             Route(f"{prefix}/act", self._act, methods=["POST"]),
         ]
         self._app = make_app(self, routes=routes)
-        self._host = host
         self.url = ""
 
     @contextlib.contextmanager
@@ -74,7 +72,7 @@ class Gateway(Backend):
         if self.url:
             yield
             return
-        with HttpServer(self._app, self._host) as server:
+        with HttpServer(self._app) as server:
             self.url = server.url
             try:
                 yield
