@@ -18,12 +18,12 @@ def check_options(
         )
 
 
-def moving_average(average: float | None, value: float, *, decay: float) -> float:
-    """Returns decay * average + (1 - decay) * value; without an average, the value."""
+def moving_average(average: float | None, value: float | None, *, decay: float) -> float | None:
+    """Returns decay * average + (1 - decay) * value; if one argument is None, returns the other."""
     if not 0.0 <= decay < 1.0:
         raise ValueError(f"moving_average needs 0 <= decay < 1; got decay={decay}")
-    if average is None:
-        return value
+    if value is None or average is None:
+        return average if value is None else value
     return decay * average + (1.0 - decay) * value
 
 

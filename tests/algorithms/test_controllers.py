@@ -5,9 +5,9 @@ from agentgym_jax.algorithms import controllers
 
 def test_the_moving_average_matches_hand_computed_values():
     average = None
-    for value in (1.0, 0.0, 1.0):
+    for value in (1.0, 0.0, None, 1.0):
         average = controllers.moving_average(average, value, decay=0.75)
-    # the averages are 1, then 3/4, then 3/4 * 3/4 + 1/4
+    # the averages are 1, then 3/4, then unchanged without a measurement, then 3/4 * 3/4 + 1/4
     assert average == 0.8125
 
 
