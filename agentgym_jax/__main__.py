@@ -2,7 +2,7 @@
 
 import ast
 import functools
-import importlib.util
+import pathlib
 import sys
 
 from agentgym_jax import __version__
@@ -17,9 +17,9 @@ def commands() -> dict[str, str]:
     found = {}
     for name, start in vars(scripts).items():
         if isinstance(start, functools.partial):
-            loader = importlib.util.find_spec(f"agentgym_jax.{name}").loader
-            about = ast.get_docstring(ast.parse(loader.get_source(f"agentgym_jax.{name}")))
-            found[name] = about.splitlines()[0]
+            text = pathlib.Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+            about = ast.get_docstring(ast.parse(text)) or ""
+            found[name] = about.partition("\n")[0]
     return found
 
 

@@ -32,7 +32,7 @@ from ml_collections import config_flags
 from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.api import USER_ERRORS, Result, StopRequested, evaluate
 from agentgym_jax.cli.command_setup import prepare
-from agentgym_jax.cli.startup import launch
+from agentgym_jax.cli.startup import given, launch
 from agentgym_jax.evaluation import score_report
 from agentgym_jax.telemetry.console import open_console
 
@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
         result = evaluate(
             _CONFIG.value,
             _MODEL.value,
-            _WORKDIR.value,
+            given(_WORKDIR),
             {key: value for key, value in overrides.items() if "[" not in key},
             environments=_ENVIRONMENTS.value,
             same_tasks_as=_SAME_TASKS_AS.value,

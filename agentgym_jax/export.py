@@ -57,13 +57,13 @@ def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path
     source = sources.resolve(model)
     policy = Policy(source.config)
     tokenizer, checked = source.tokenizer_path, None
-    known = ("tokenizer.json", "tokenizer.model", "vocab.json")
-    if source.kind in ("hf_dir", "peft_dir") and not any(
-        (tokenizer / name).exists() for name in known
-    ):
-        tokenizer = None
-    elif any((tokenizer / name).exists() for name in known[:2]):
-        checked = sources.read_tokenizer(source)
+    if tokenizer is not None:
+        known = ("tokenizer.json", "tokenizer.model", "vocab.json")
+        found = [name for name in known if (tokenizer / name).exists()]
+        if source.kind != "workdir" and not found:
+            tokenizer = None
+        elif found and found != ["vocab.json"]:
+            checked = sources.read_tokenizer(source)
     params = stored_weights.load(source, policy)
     with tempfile.TemporaryDirectory() as temporary:
         as_llama = False
@@ -117,9 +117,9 @@ def export_adapters(model: str, out: str, *, dtype: str, overwrite: bool) -> pat
         new = pathlib.Path(temporary) / "new"
         new.mkdir()
         is_path = pathlib.Path(base.model).expanduser().exists()
-        name = str(base.path.resolve()) if is_path else base.model
+        name = str(base.folder.resolve()) if is_path else base.model
         peft_files.save(new, adapters, params, base=name, dtype=dtype)
-        copy_tokenizer(source.tokenizer_path, new)
+        copy_tokenizer(source.folder / "tokenizer", new)
         if target.exists():
             target.rename(pathlib.Path(temporary) / "old")
         new.rename(target)

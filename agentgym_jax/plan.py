@@ -22,7 +22,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from agentgym_jax.algorithms import ALGORITHMS
-from agentgym_jax.cli.startup import launch
+from agentgym_jax.cli.startup import given, launch
 from agentgym_jax.config.sections import ConfigError, plain
 from agentgym_jax.planning.plan_report import Plan, format_plan, make_plan
 from agentgym_jax.planning.search import compare_options, format_options, search_plan
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
     if config.get("job") != "rl":
         raise PlanError(f"config.job is {config.get('job')!r}; plans support job 'rl'")
     settings = parse(config)
-    slices = [parse_topology(name) for name in _TOPOLOGY.value]
+    slices = [parse_topology(name) for name in given(_TOPOLOGY)]
     plans = [_plan(settings, config["mesh"], topology) for topology in slices]
     if _JSON.value:
         text = json.dumps([plan.as_json() for plan in plans], indent=1)

@@ -25,7 +25,7 @@ from absl import app, flags
 
 from agentgym_jax.api import USER_ERRORS
 from agentgym_jax.cli.command_setup import prepare
-from agentgym_jax.cli.startup import launch
+from agentgym_jax.cli.startup import given, launch
 from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.jobs.run import StopFlag
 from agentgym_jax.replays.continuations import (
@@ -82,7 +82,7 @@ def main(argv: Sequence[str]) -> int:
 def run(folder_name: str, stop: StopFlag) -> None:
     """Continues the episode of the flags; writes and prints the results unless it was stopped."""
     options = ReplayOptions(
-        episode=_EPISODE.value,
+        episode=given(_EPISODE),
         turn=_TURN.value,
         branches=_BRANCHES.value,
         action=_ACTION.value,

@@ -20,7 +20,7 @@ from absl import flags
 from agentgym_jax.api import USER_ERRORS
 from agentgym_jax.checks.web_access import read_token
 from agentgym_jax.cli.command_setup import prepare
-from agentgym_jax.cli.startup import launch
+from agentgym_jax.cli.startup import given, launch
 from agentgym_jax.jobs.serving import load_model, make_backend, make_sampler
 from agentgym_jax.runs import interrupts
 from agentgym_jax.sampling.sampler import MAX_DRAFT_TOKENS
@@ -63,23 +63,19 @@ _TOKEN = flags.DEFINE_string(
 def main(argv: list[str]) -> int:
     """Serves until SIGINT or SIGTERM; returns the exit status."""
     prepare()
-    try:
-        token = read_token(_HOST.value, _TOKEN.value)
-        model = load_model(_MODEL.value, dtype=_DTYPE.value, tensor=_TENSOR.value)
-        sampler = make_sampler(
-            model,
-            rows=_ROWS.value,
-            context=_CONTEXT.value,
-            decode_steps=_STEPS.value,
-            draft_tokens=_DRAFTS.value,
-        )
-    except (*USER_ERRORS, ValueError) as error:
-        sys.stderr.write(f"\nagentgym_jax.serve: {error}\n")
-        return 1
+    token = read_token(_HOST.value, _TOKEN.value)
+    model = load_model(given(_MODEL), dtype=_DTYPE.value, tensor=_TENSOR.value)
+    sampler = make_sampler(
+        model,
+        rows=_ROWS.value,
+        context=_CONTEXT.value,
+        decode_steps=_STEPS.value,
+        draft_tokens=_DRAFTS.value,
+    )
     backend = make_backend(
         model,
         sampler,
-        _MODEL.value,
+        given(_MODEL),
         max_waiting=_WAITING.value,
         tool_parser=_TOOLS.value,
         reasoning_parser=_REASONING.value,
@@ -87,20 +83,13 @@ def main(argv: list[str]) -> int:
     stop = interrupts.StopSignal()
     sampler.warm_up(adjusts=True)
     with backend.engine.running():
-        try:
-            server = HttpServer(make_app(backend, token=token), _HOST.value, _PORT.value)
-        except OSError as error:
-            sys.stderr.write(
-                f"\nagentgym_jax.serve: cannot listen on --host={_HOST.value} --port={_PORT.value} "
-                f"({error}): give another --port, or --port=0 for a free one\n"
-            )
-            return 1
-        with server:
-            sys.stdout.write(f"serving {_MODEL.value} at {server.url}/v1\n")
+        app = make_app(backend, token=token)
+        with HttpServer.listening(app, _HOST.value, _PORT.value) as server:
+            sys.stdout.write(f"serving {given(_MODEL)} at {server.url}/v1\n")
             sys.stdout.flush()
             stop.wait(backend.engine.check)
     return 0
 
 
 if __name__ == "__main__":
-    launch(main, "model")
+    launch(main, "model", errors=(*USER_ERRORS, ValueError))

@@ -19,7 +19,7 @@ from absl import app, flags
 from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.api import USER_ERRORS
 from agentgym_jax.cli.command_setup import prepare
-from agentgym_jax.cli.startup import launch
+from agentgym_jax.cli.startup import given, launch
 from agentgym_jax.jobs.run import StopFlag
 from agentgym_jax.sweeps.configs import check_runs, load_sweep
 from agentgym_jax.sweeps.folder import Record, SweepFolder, make_record
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
     for flag in (_CONFIG, _WORKDIR):
         if not flag.value:
             raise app.UsageError(f"--{flag.name} is missing")
-    return _train(_CONFIG.value, _WORKDIR.value)
+    return _train(given(_CONFIG), given(_WORKDIR))
 
 
 def _report(arguments: list[str]) -> int:
@@ -82,7 +82,7 @@ def _write_launch_files(folder: SweepFolder, record: Record, memory_gib: float |
     if not runs:
         _say(f"all {len(record.runs)} runs are finished; nothing to submit")
         return 0
-    files = LAUNCHERS[_LAUNCH.value](folder, runs, memory_gib)
+    files = LAUNCHERS[given(_LAUNCH)](folder, runs, memory_gib)
     _say(f"{len(runs)} runs in {', '.join(map(str, files))}")
     return 0
 

@@ -19,7 +19,7 @@ from absl import flags
 from agentgym_jax.api import USER_ERRORS
 from agentgym_jax.checks.web_access import read_token
 from agentgym_jax.cli.command_setup import prepare
-from agentgym_jax.cli.startup import launch
+from agentgym_jax.cli.startup import given, launch
 from agentgym_jax.jobs.serving import load_model
 from agentgym_jax.jobs.training_server import LocalBackend
 from agentgym_jax.runs import interrupts
@@ -45,30 +45,19 @@ _TOKEN = flags.DEFINE_string(
 def main(argv: list[str]) -> int:
     """Serves until SIGINT or SIGTERM; returns the exit status."""
     prepare()
-    try:
-        token = read_token(_HOST.value, _TOKEN.value)
-        backend = LocalBackend(
-            load_model(_MODEL.value, dtype=_DTYPE.value, tensor=_TENSOR.value),
-            _NAME.value or _MODEL.value,
-            _WORKDIR.value,
-            rows=_ROWS.value,
-            context=_CONTEXT.value,
-            micro_tokens=_MICRO.value,
-        )
-    except (*USER_ERRORS, ValueError) as error:
-        sys.stderr.write(f"\nagentgym_jax.tinker: {error}\n")
-        return 1
+    token = read_token(_HOST.value, _TOKEN.value)
+    backend = LocalBackend(
+        load_model(given(_MODEL), dtype=_DTYPE.value, tensor=_TENSOR.value),
+        _NAME.value or given(_MODEL),
+        given(_WORKDIR),
+        rows=_ROWS.value,
+        context=_CONTEXT.value,
+        micro_tokens=_MICRO.value,
+    )
     stop = interrupts.StopSignal()
     with Service(backend) as service:
-        try:
-            server = HttpServer(make_app(service, token=token), _HOST.value, _PORT.value)
-        except OSError as error:
-            sys.stderr.write(
-                f"\nagentgym_jax.tinker: cannot listen on --host={_HOST.value} --port={_PORT.value} "
-                f"({error}): give another --port, or --port=0 for a free one\n"
-            )
-            return 1
-        with server:
+        app = make_app(service, token=token)
+        with HttpServer.listening(app, _HOST.value, _PORT.value) as server:
             sys.stdout.write(f"training {backend.name} at {server.url}\n")
             sys.stdout.flush()
             stop.wait(service.check)
@@ -76,4 +65,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    launch(main, "model", "workdir")
+    launch(main, "model", "workdir", errors=(*USER_ERRORS, ValueError))

@@ -31,7 +31,7 @@ from ml_collections import config_flags
 from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.api import USER_ERRORS, StopRequested, train
 from agentgym_jax.cli.command_setup import prepare
-from agentgym_jax.cli.startup import launch
+from agentgym_jax.cli.startup import given, launch
 from agentgym_jax.mesh import cluster, processes
 from agentgym_jax.telemetry.last_lines import resume_command
 
@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
     try:
         cluster.connect(_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value)
         with processes.announcing_failures():
-            run = train(_CONFIG.value, _WORKDIR.value, plots=_PLOTS.value)
+            run = train(_CONFIG.value, given(_WORKDIR), plots=_PLOTS.value)
     except StopRequested as stopped:
         sys.stderr.write(f"\n{stopped}; to resume: {resume_command()}\n")
         return stopped.exit_status

@@ -179,6 +179,12 @@ def test_an_exported_tokenizer_gives_the_same_ids_in_transformers(template, tmp_
     assert json.loads((out / "config.json").read_text())["model_type"] == "llama"
 
 
+def test_a_preset_is_exported_without_a_tokenizer(tmp_path, monkeypatch):
+    monkeypatch.setitem(sources.PRESETS, "tiny", decoder_config())
+    target = export("tiny", str(tmp_path / "out"), dtype="float32", overwrite=False)
+    assert sources.resolve(str(target)).config == decoder_config()
+
+
 def test_a_model_with_the_tokenizer_of_qwen2_keeps_the_type_qwen2(tmp_path):
     policy = make_qwen_directory(tmp_path / "in")
     out = export(str(tmp_path / "in"), str(tmp_path / "out"), dtype="float32", overwrite=False)

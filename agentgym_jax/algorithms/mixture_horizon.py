@@ -22,9 +22,17 @@ from agentgym_jax.algorithms.horizon import (
 class Task(Protocol):
     """Attributes of `data.tasks.Task` that a limit may depend on."""
 
-    environment: str
-    group: str
-    item_id: str
+    @property
+    def environment(self) -> str:
+        """Name of the environment."""
+
+    @property
+    def group(self) -> str:
+        """Group of tasks of the environment."""
+
+    @property
+    def item_id(self) -> str:
+        """Name of the task."""
 
 
 @dataclasses.dataclass(frozen=True, order=True)

@@ -130,7 +130,7 @@ def describe(annotation: Any) -> str:
         return " or ".join("None" if arg is types.NoneType else describe(arg) for arg in args)
     if annotation in _NAMES:
         return _NAMES[annotation]
-    if _is_kind(annotation, Mapping):
+    if dataclasses.is_dataclass(annotation) or _is_kind(annotation, Mapping):
         return "a section"
     if _is_kind(annotation, tuple | Sequence):
         return "a sequence"
@@ -167,6 +167,8 @@ def _fits(value: Any, annotation: Any) -> bool:
     if annotation is float:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return is_number and abs(value) <= sys.float_info.max  # a whole number may be larger
+    if inspect.isclass(annotation) and dataclasses.is_dataclass(annotation):  # or its fields
+        return isinstance(value, (annotation, Mapping))
     if _is_kind(annotation, str):  # a str is a sequence too, and a text enumeration is a str
         return True
     if _is_kind(annotation, Mapping):

@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import ml_collections
 from absl import app, flags
@@ -20,6 +20,8 @@ from agentgym_jax.runs import interrupts, redact
 
 LIST = flags.DEFINE_bool("list", False, "Lists the shipped configs and the algorithms.")
 KEYS = flags.DEFINE_bool("keys", False, "Lists the keys of --config with their values.")
+
+T = TypeVar("T")
 
 
 def launch(
@@ -64,6 +66,12 @@ def launch(
             sys.exit(128 + signal.SIGINT)
 
     app.run(run, flags_parser=functools.partial(_parse_flags, required=required))
+
+
+def given(flag: flags.FlagHolder[T | None]) -> T:
+    """Returns the value of a flag that `launch` requires."""
+    assert flag.value is not None, f"--{flag.name} is not required"
+    return flag.value
 
 
 def _list_shipped(algorithms: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ from agentgym_jax.learner import stored_weights
 from agentgym_jax.learner.checkpoint import CheckpointError
 from agentgym_jax.learner.stored_weights import make_adapters, record_adapters
 from agentgym_jax.mesh import processes
-from agentgym_jax.mesh.sharding import Layout, make_layouts, reshard, spread_layout
+from agentgym_jax.mesh.sharding import Layout, make_layouts, reshard, rewrap, spread_layout
 from agentgym_jax.models import lora, sources
 from agentgym_jax.models.config import PRESETS, DecoderConfig, to_hf_config
 from agentgym_jax.models.lora import TARGETS, Adapters
@@ -26,6 +26,7 @@ from agentgym_jax.models.policy import (
     DTYPES,
     KERNELS,
     REMAT_POLICIES,
+    Params,
     Policy,
     make_sampler_params,
 )
@@ -198,18 +199,18 @@ class Model:
         return self.adapters or self.policy
 
     @functools.cached_property
-    def base(self):
+    def base(self) -> Params | None:
         """Frozen weights of the adapters, in the types of the computation; None without adapters."""
         return None if self.adapters is None else self.policy.cast_params(self._load())
 
     @property
-    def spread_shardings(self):
+    def spread_shardings(self) -> Params | None:
         """Shardings of the sampler's weights on the devices of all processes; None for one device."""
         if self.layout is None or self.decode_layout is None:
             return None
         return self.decode_shardings(spread_layout(self.layout, self.decode_layout))
 
-    def decode_shardings(self, layout: Layout | None):
+    def decode_shardings(self, layout: Layout | None) -> Params | None:
         """Returns the shardings of the sampler's weights in a layout; None without a layout."""
         if layout is None:
             return None
@@ -220,32 +221,38 @@ class Model:
         shardings = self.decode_policy.param_shardings(layout) or {}
         return self.adapters.attach(shardings, self.adapters.param_shardings(layout) or {})
 
-    def initial_params(self):
+    def initial_params(self) -> Params:
         """Returns the float32 weights before training: new adapters, or those of the source."""
         if self.adapters is not None:
             return self.adapters.init_sharded(jax.random.key(self.seed), self.layout)
         return self._load()
 
-    def attach(self, trained):
+    def attach(self, trained: Params) -> Params:
         """Returns weights of `policy`, given the trained weights; no array is copied."""
         return lora.attach(self.adapters, self.base, trained)
 
-    def merge(self, trained):
+    def merge(self, trained: Params) -> Params:
         """Returns plain float32 weights, given the trained weights."""
         return trained if self.adapters is None else lora.merge(self.attach(trained), "float32")
 
-    def spread(self, trained):
+    def spread(self, trained: Params) -> Params:
         """Returns the weights of the samplers of all processes, given the trained weights."""
         params, shardings = self.attach(trained), self.spread_shardings
         if not self.decodes_merged:
             return reshard(params, shardings, self.decode_policy.dtype)
         return make_sampler_params(shardings)(self.decode_policy, params)
 
-    def abstract_params(self):
+    def for_sampler(self, spread: Params) -> Params:
+        """Returns the weights of this process's sampler, which are a part of the `spread` ones."""
+        if self.decode_layout is None:
+            return spread
+        return rewrap(spread, self.decode_shardings(self.decode_layout))
+
+    def abstract_params(self) -> Params:
         """Returns the shapes and shardings of the trained weights; a restore needs them."""
         return stored_weights.abstract_params(self.trained, self.layout)
 
-    def _load(self):
+    def _load(self) -> Params:
         if self.source is None:
             return self.policy.init_sharded(jax.random.key(self.seed), self.layout)
         try:

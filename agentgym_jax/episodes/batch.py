@@ -3,6 +3,7 @@
 Index `t` of every array refers to token `t`; only `models/token_logprobs.py` shifts tokens.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,7 +45,7 @@ class TokenBatch:
     def check(self) -> None:
         """Asserts shapes and types of the arrays."""
         ids = [] if self.masks is None else [self.masks.ids]
-        chex.assert_equal_shape([*jax.tree.leaves(self.replace(masks=None)), *ids])
+        chex.assert_equal_shape([*jax.tree.leaves(dataclasses.replace(self, masks=None)), *ids])
         ints = [self.tokens, self.positions, self.segment_ids, self.sequence_ids]
         chex.assert_type([*ints, self.action_mask, self.marked], [*[int] * 4, bool, bool])
         chex.assert_type([getattr(self, name) for name in _FLOATS], float)
@@ -129,7 +130,10 @@ def pack(
                 own |= load()
             sequences[i] = own
     shape = (_round_up(len(rows), rows_multiple), row_length)
-    arrays = {name: np.zeros(shape, np.int32) for name in ("tokens", "positions", "segment_ids")}
+    # On the host, NumPy arrays take the place of JAX's.
+    arrays: dict[str, Any] = {
+        name: np.zeros(shape, np.int32) for name in ("tokens", "positions", "segment_ids")
+    }
     arrays |= {name: np.zeros(shape, np.float32) for name in _FLOATS}
     arrays |= {name: np.zeros(shape, bool) for name in ("action_mask", "marked")}
     arrays["sequence_ids"] = np.full(shape, -1, np.int32)
@@ -182,7 +186,8 @@ def _pack_masks(
     tables = np.full((shape[0], K, words[0]), 2**32 - 1, np.uint32)
     for r, table_of_row in enumerate(row_tables):
         tables[r, : len(table_of_row)] = table_of_row
-    return TokenMasks(ids=ids, tables=tables)
+    arrays: dict[str, Any] = dict(ids=ids, tables=tables)
+    return TokenMasks(**arrays)
 
 
 def unpack(values: np.ndarray, batch: TokenBatch, num_sequences: int) -> list[np.ndarray]:
@@ -201,6 +206,12 @@ def micro_batches(batch: TokenBatch, rows: int) -> TokenBatch:
     if B % rows:
         raise ValueError(f"{B} rows do not split into micro-batches of {rows} rows")
     return jax.tree.map(lambda x: x.reshape(B // rows, rows, *x.shape[1:]), batch)
+
+
+def with_arrays(batch: TokenBatch, **arrays: np.ndarray) -> TokenBatch:
+    """Returns a batch of NumPy arrays, some of which are replaced."""
+    changes: dict[str, Any] = dict(arrays)
+    return dataclasses.replace(batch, **changes)
 
 
 def padding_share(batch: TokenBatch) -> float:

@@ -12,7 +12,7 @@ from agentgym_jax.data.tasks import Task
 from agentgym_jax.episodes.trajectory import to_record
 from agentgym_jax.evaluation import scores
 from agentgym_jax.evaluation.play import Evaluation, evaluate
-from agentgym_jax.jobs.job import Parts
+from agentgym_jax.jobs.job import AnyParts
 from agentgym_jax.jobs.run import LoopState, Run, StopRequested
 from agentgym_jax.jobs.sampled_agents import SampledAgent
 from agentgym_jax.learner.train_state import TrainState
@@ -28,7 +28,7 @@ Metrics = dict[str, float]
 
 def finish_step(
     run: Run,
-    parts: Parts,
+    parts: AnyParts,
     before: LoopState,
     state: TrainState,
     metrics: Metrics,
@@ -47,15 +47,19 @@ def finish_step(
     )
 
 
-def log_step(run: Run, parts: Parts, now: LoopState) -> LoopState:
+def log_step(run: Run, parts: AnyParts, now: LoopState) -> LoopState:
     """Writes the metrics of the last step; evaluates the policy first if an evaluation is due."""
     written = dataclasses.replace(now, unlogged=None)
     if run.writer.last_step == now.step:  # the line was written after the checkpoint
         return written
     metrics = dict(now.unlogged or {})
     agent, settings = parts.agent, parts.settings.agent
-    is_due = agent is not None and settings.evaluation.is_due(now.step, run.total_steps)
-    if is_due and agent.environments.eval_tasks:
+    if (
+        agent is not None
+        and settings is not None
+        and settings.evaluation.is_due(now.step, run.total_steps)
+        and agent.environments.eval_tasks
+    ):
         if agent.sampler.version != now.step:
             agent.set_params(now.state.params, version=now.step)
         metrics |= evaluate_step(run, agent, settings, now.step)

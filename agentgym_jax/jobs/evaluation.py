@@ -34,7 +34,6 @@ from agentgym_jax.mesh.sharding import make_layouts
 from agentgym_jax.models.sources import ModelSource
 from agentgym_jax.runs import bucket
 from agentgym_jax.runs.run_folder import RunFolder
-from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.telemetry.console import RunConsole
 
 # Keys that may change when an evaluation is resumed, because episodes do not depend on them.
@@ -60,7 +59,7 @@ class AgentKind(enum.StrEnum):
 _CLIENTS = {AgentKind.EXPERT: ExpertClient, AgentKind.RANDOM: ValidActionsClient}
 
 
-def find_agent_kind(model: str) -> AgentKind:
+def find_agent_kind(model: object) -> AgentKind:
     """Returns the kind of agent that `model` names; a wrong type counts as the name of a model."""
     if not isinstance(model, str):
         return AgentKind.MODEL
@@ -76,8 +75,7 @@ class EvaluationParts:
     Attributes:
       name: Value of the flag `--model`.
       task_lists: Task lists of the servers, by environment.
-      evaluation: Number of sampled episodes per task, and whether to add a greedy one.
-      max_turns: Turn limit of an episode, by environment.
+      evaluation: Section `evaluation`, adapted to the kind of agent.
       identity: JSON object that identifies the weights or the scripted agent.
       run_folder: Evaluated training run; None for other models.
       source: Evaluated model; None for agents without weights, and for random weights.
@@ -90,11 +88,7 @@ class EvaluationParts:
     console: RunConsole
     environments: Environments
     task_lists: Mapping[str, Sequence[Mapping[str, Any]]]
-    sampling: SamplingOptions
     evaluation: EvaluationSettings
-    rollout: RolloutSettings
-    endpoint: EndpointSettings
-    max_turns: Mapping[str, int]
     identity: Mapping[str, Any]
     run_folder: pathlib.Path | None
     settings: "_Settings"
@@ -103,6 +97,7 @@ class EvaluationParts:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Settings(AgentSettings):
+    rollout: RolloutSettings
     model: ModelSettings | None  # None for agents without weights
     tokenizer: TokenizerSettings
     endpoint: EndpointSettings
@@ -187,11 +182,7 @@ def open_evaluation(config: Mapping[str, Any], workdir: str) -> Iterator[Evaluat
             console=console,
             environments=environments,
             task_lists={name: client.tasks() for name, client in environments.clients.items()},
-            sampling=settings.sampling,
             evaluation=adapt_samples(settings.evaluation, kind),
-            rollout=settings.rollout,
-            endpoint=settings.endpoint,
-            max_turns=settings.evaluation_turns,
             identity={"name": name} if source is None else fingerprint(source),
             run_folder=None if source is None else _training_run(source),
             settings=settings,

@@ -90,9 +90,9 @@ def _run(
         parts.evaluation,
         seed=parts.seed,
         step=0,
-        max_turns=parts.max_turns,
-        sampling=parts.sampling,
-        max_parse_errors=parts.rollout.max_parse_errors,
+        max_turns=parts.settings.evaluation_turns,
+        sampling=parts.settings.sampling,
+        max_parse_errors=parts.settings.rollout.max_parse_errors,
         on_progress=lambda done, total, tokens: parts.console.phase(
             "evaluation", done, total, f"{tokens:,} tokens" if tokens else ""
         ),
@@ -135,9 +135,9 @@ def _collector(
         pool=parts.environments.pool,
         environments=parts.environments.texts,
         prefetch=0,
-        max_attempts=parts.rollout.max_attempts,
-        max_replacements=parts.rollout.max_replacements,
-        show_turn_budget=parts.rollout.show_turn_budget,
+        max_attempts=parts.settings.rollout.max_attempts,
+        max_replacements=parts.settings.rollout.max_replacements,
+        show_turn_budget=parts.settings.rollout.show_turn_budget,
         restart_dead_servers=parts.environments.restart_dead_servers,
     )
 
@@ -145,11 +145,11 @@ def _collector(
 def _text_agent(parts: EvaluationParts, stop: StopFlag) -> TextAgent:
     """Returns the text agent: a scripted or random agent, or an endpoint."""
     if parts.kind is AgentKind.ENDPOINT:
-        if parts.sampling.top_k:
+        if parts.settings.sampling.top_k:
             raise ConfigError(
                 "config.sampling.top_k: chat endpoints have no such field; set it to 0"
             )
-        return text_agents.EndpointAgent(parts.name, parts.endpoint, stop)
+        return text_agents.EndpointAgent(parts.name, parts.settings.endpoint, stop)
     clients = parts.environments.clients.items()
     return text_agents.ScriptedAgent(
         {name: client.facts.actions.format for name, client in clients}
@@ -170,10 +170,10 @@ def _write(
         name = "scores.json" if mode == "sampled" or not result.sampled else f"scores_{mode}.json"
         decoding = {
             "mode": mode,
-            "temperature": parts.sampling.temperature if mode == "sampled" else 0.0,
-            "max_turns": dict(parts.max_turns),
-            "show_turn_budget": parts.rollout.show_turn_budget,
-            "max_tokens": parts.sampling.max_tokens,
+            "temperature": parts.settings.sampling.temperature if mode == "sampled" else 0.0,
+            "max_turns": parts.settings.evaluation_turns,
+            "show_turn_budget": parts.settings.rollout.show_turn_budget,
+            "max_tokens": parts.settings.sampling.max_tokens,
             "seed": parts.seed,
         }
         if is_scripted:
@@ -181,8 +181,8 @@ def _write(
         facts = score_report.score_facts(
             episodes,
             items,
-            max_turns=parts.max_turns,
-            show_turn_budget=parts.rollout.show_turn_budget,
+            max_turns=parts.settings.evaluation_turns,
+            show_turn_budget=parts.settings.rollout.show_turn_budget,
             is_sampled=mode == "sampled",
             leakage=find_leakage(items, result.trajectories, episodes, training),
         )

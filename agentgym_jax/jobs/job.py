@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import jax
 
@@ -21,7 +21,7 @@ from agentgym_jax.config.model import (
 from agentgym_jax.config.sections import ConfigError, check, parse_section, section
 from agentgym_jax.config.settings import CheckpointSettings, parse_guards
 from agentgym_jax.data.conversations import Conversation
-from agentgym_jax.jobs.environments import check_no_tools, open_environments
+from agentgym_jax.jobs.environments import Environments, check_no_tools, open_environments
 from agentgym_jax.jobs.run import Run, StopFlag, open_run
 from agentgym_jax.jobs.sampled_agents import SampledAgent, build_agent, build_judge, match_prompts
 from agentgym_jax.mesh import processes
@@ -48,15 +48,30 @@ class JobSettings:
     title: str
     max_episodes: int = 0
 
+    if TYPE_CHECKING:  # a property at run time would be the default of a subclass's field
+
+        @property
+        def agent(self) -> AgentSettings | None:
+            """Sections of the agent; None for a job without environments."""
+
+
+Settings = TypeVar("Settings", bound=JobSettings)
+Data = TypeVar("Data")
+SettingsOf = TypeVar("SettingsOf", bound=JobSettings, covariant=True)
+DataOf = TypeVar("DataOf", covariant=True)
+
 
 @dataclasses.dataclass(frozen=True)
-class Parts:
+class Parts(Generic[SettingsOf, DataOf]):
     """Components of a training job."""
 
-    settings: JobSettings
+    settings: SettingsOf
     model: Model
     agent: SampledAgent | None
-    data: Any
+    data: DataOf
+
+
+AnyParts = Parts[JobSettings, object]
 
 
 def parse_job(config: Mapping[str, Any], logprob_chunk: int, **options: Any) -> JobSettings:
@@ -79,21 +94,19 @@ def open_job(
     workdir: str,
     stop: StopFlag,
     *,
-    parse: Callable[[Mapping[str, Any]], Any],
-    load: Callable[[Run, Any, Any], tuple[Any, Sequence[Conversation]]],
-    build: Callable[[Parts], Parts] = lambda parts: parts,
-    learns_texts: Callable[[Any], bool] = lambda settings: True,
+    parse: Callable[[Mapping[str, Any]], Settings],
+    load: Callable[[Run, Settings, Environments | None], tuple[Data, Sequence[Conversation]]],
+    build: Callable[[Parts[Settings, Data]], Any] = lambda parts: parts,
+    learns_texts: Callable[[Settings], bool] = lambda settings: True,
 ) -> Iterator[tuple[Run, Any]]:
     """Opens a job; leaving the context closes servers, threads and files.
 
-    `parse` checks the config. Its result has an attribute `agent`: the sections of the agent, or
-    None for a job without environments. `load` returns the data of the job, and all conversations
-    that they contain. Its arguments are the run, the checked config, and the environments or None.
-    `build` adds components. `learns_texts` returns True for a checked config whose job learns from
-    conversations without tools.
+    `parse` checks the config. `load` returns the data of the job, and all conversations that they
+    contain. `build` adds components. `learns_texts` returns True for a checked config whose job
+    learns from conversations without tools.
     """
     settings = parse(config)
-    agent_settings: AgentSettings | None = settings.agent
+    agent_settings = settings.agent
     source = resolve_source(settings.model)
     layouts = build_layouts(settings.mesh, is_hybrid=is_hybrid(settings.model, source))
     if settings.model.attention == CUDNN and jax.default_backend() != "gpu":

@@ -22,8 +22,9 @@ from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.learner.controller_state import ControllerState
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.mesh import processes
+from agentgym_jax.models.policy import Params
 from agentgym_jax.native import library
-from agentgym_jax.runs import interrupts
+from agentgym_jax.runs import bucket, interrupts
 from agentgym_jax.runs.run_folder import RunFolder, flatten, git_state
 from agentgym_jax.telemetry import machine
 from agentgym_jax.telemetry.console import RunConsole
@@ -129,7 +130,13 @@ class SampledUpdate:
 
     version: int
     controllers: ControllerState
-    params: Any = None
+    params: Params | None = None
+
+    @property
+    def weights(self) -> Params:
+        """Returns the restored weights."""
+        assert self.params is not None, "the job restores them before it uses them"
+        return self.params
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,7 +186,7 @@ class Run:
     compilations: machine.CompilationCounter
     records: concurrent.futures.ThreadPoolExecutor
     open_sessions: Callable[[], int] | None = None
-    _written: concurrent.futures.Future[Any] | None = None  # the last records
+    _written: concurrent.futures.Future[bucket.Folder] | None = None  # the last records
     _checkpoint_s: float = 0.0
     _shown: set[str] = dataclasses.field(default_factory=set)
 
@@ -265,7 +272,7 @@ class Run:
             ],
             "versions": {name: importlib.metadata.version(name) for name in ("jax", "flax")},
         }
-        behaviour = {str(update.version): update.params for update in now.behaviour}
+        behaviour = {str(update.version): update.weights for update in now.behaviour}
         self.checkpoints.save(now.step, now.state, extra, behaviour or None)
         self._checkpoint_s += time.perf_counter() - started
 
@@ -396,7 +403,7 @@ def open_run(
         # Process 0 shows the progress and writes the metrics of all.
         stream, is_writer = None, processes.is_writer()
         if not is_writer:
-            stream, names = stack.enter_context(open(os.devnull, "w", encoding="utf-8")), []
+            stream, names = stack.enter_context(open(os.devnull, "w", encoding="utf-8")), ()
         total_steps, first_step = config["total_steps"], checkpoints.newest or 0
         console = stack.enter_context(
             RunConsole(title, header, total_steps, first_step=first_step, stream=stream)

@@ -5,7 +5,6 @@ import functools
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from absl import logging
 
@@ -23,6 +22,7 @@ from agentgym_jax.judge.judge import Judge
 from agentgym_jax.judge.rubric import Rubric
 from agentgym_jax.mesh import processes
 from agentgym_jax.mesh.sharding import rewrap
+from agentgym_jax.models.policy import Params
 from agentgym_jax.programs.gateway import Gateway
 from agentgym_jax.programs.program_collector import ProgramCollector
 from agentgym_jax.programs.runners import CommandProgram, FunctionProgram, Start, load_function
@@ -56,7 +56,7 @@ class SampledAgent:
     collector: EpisodeCollector
     judge: Judge | None = None
 
-    def set_params(self, params: Any, *, version: int) -> None:
+    def set_params(self, params: Params, *, version: int) -> None:
         """Gives the sampler the learner's weights after `version` steps, without a host copy.
 
         The old weights are freed first, so that the devices never hold two copies.
@@ -64,21 +64,20 @@ class SampledAgent:
         self.sampler.release()
         self.set_spread_params(self.model.spread(params), version=version)
 
-    def set_spread_params(self, params: Any, *, version: int) -> None:
+    def set_spread_params(self, params: Params, *, version: int) -> None:
         """Gives the sampler weights with the type and shardings of `spread_params`."""
-        if self.model.decode_layout is not None:
-            params = rewrap(params, self.model.decode_shardings(self.model.decode_layout))
-        self.sampler.set_params(params, version=version)
+        self.sampler.set_params(self.model.for_sampler(params), version=version)
 
-    def set_stale_params(self, params: Any, *, version: int) -> None:
+    def set_stale_params(self, params: Params, *, version: int) -> None:
         """Gives the sampler weights that a checkpoint has saved; with adapters, only these."""
         set_params = self.set_spread_params if self.model.adapters is None else self.set_params
         set_params(params, version=version)
 
     @property
-    def spread_params(self) -> Any:
+    def spread_params(self) -> Params:
         """Weights of the samplers of all processes, as arrays on all devices."""
         shardings, params = self.model.spread_shardings, self.sampler.params
+        assert params is not None, "the sampler has weights"
         return params if shardings is None else rewrap(params, shardings)
 
 

@@ -1,6 +1,7 @@
 """Scores of tokens: packs sequences into micro-batches, scores them on the devices, unpacks."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,7 +16,7 @@ Score = Callable[[TokenBatch], jax.Array | np.ndarray]
 
 def score_sequences(
     score: Score,
-    sequences: Sequence[Mapping[str, np.ndarray]],
+    sequences: Sequence[Mapping[str, Any]],
     *,
     row_length: int,
     micro_rows: int,

@@ -2,7 +2,7 @@
 
 from agentgym_jax.config.model import INT8, Model, ModelSettings, build_layouts, load_source
 from agentgym_jax.jobs.device_errors import check_devices, device_errors
-from agentgym_jax.mesh.sharding import get_platform, rewrap
+from agentgym_jax.mesh.sharding import get_platform
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.backend import ModelBackend
@@ -30,22 +30,12 @@ def load_model(name: str, *, dtype: str = "bfloat16", tensor: int = 1) -> Model:
     return load_source(settings, lambda hybrid: build_layouts(mesh, is_hybrid=hybrid))
 
 
-def make_sampler(
-    model: Model, *, rows: int, context: int, decode_steps: int = 16, draft_tokens: int = 0
-) -> Sampler:
-    """Returns a sampler with the model's weights; rows are rounded up to divide over devices."""
+def make_sampler(model: Model, *, rows: int, context: int, **options: int) -> Sampler:
+    """Returns a sampler with the model's weights; the arguments are those of make_empty_sampler."""
     with device_errors({"rows": rows, "context": context}):
-        sampler = make_empty_sampler(
-            model,
-            rows=rows,
-            context=context,
-            decode_steps=decode_steps,
-            draft_tokens=draft_tokens,
-        )
-        params = model.spread(model.initial_params())
-        if model.decode_layout is not None:
-            params = rewrap(params, model.decode_shardings(model.decode_layout))
-        sampler.set_params(params, version=0)
+        sampler = make_empty_sampler(model, rows=rows, context=context, **options)
+        spread = model.spread(model.initial_params())
+        sampler.set_params(model.for_sampler(spread), version=0)
         return sampler
 
 

@@ -2,7 +2,6 @@
 
 import functools
 import pathlib
-from typing import Any
 
 import jax
 
@@ -11,9 +10,10 @@ from agentgym_jax.config.sections import ConfigError
 from agentgym_jax.jobs.device_errors import device_errors
 from agentgym_jax.jobs.serving import make_empty_sampler
 from agentgym_jax.learner.stored_weights import fingerprint, make_adapters
-from agentgym_jax.mesh.sharding import launch_lock, rewrap
+from agentgym_jax.mesh.compiler_options import Compiled
+from agentgym_jax.mesh.sharding import launch_lock
 from agentgym_jax.models.lora import Adapters, Params
-from agentgym_jax.models.policy import make_sampler_params
+from agentgym_jax.models.policy import Policy, make_sampler_params
 from agentgym_jax.runs import bucket
 from agentgym_jax.training_api.sampling import SharedSampler
 from agentgym_jax.training_api.saved import SavedModels, SavedPath
@@ -68,11 +68,11 @@ class LocalBackend:
             layout=self._model.layout,
         )
 
-    def base_params(self) -> Any:
+    def base_params(self) -> Params:
         """Implements `Backend.base_params`."""
         return self._to_sampler(self._base)
 
-    def sampler_params(self, adapters: Adapters, params: Params) -> Any:
+    def sampler_params(self, adapters: Adapters, params: Params) -> Params:
         """Implements `Backend.sampler_params`; the adapters are merged into the base."""
         placed = jax.device_put(params, adapters.param_shardings(self._model.layout))
         return self._to_sampler(adapters.attach(self._base, placed))
@@ -82,14 +82,11 @@ class LocalBackend:
         found = self.saved.load_adapters(path, self._model.policy)
         return found.adapters, found.params
 
-    def _to_sampler(self, params: Params) -> Any:
-        layout = self._model.decode_layout
+    def _to_sampler(self, params: Params) -> Params:
         with launch_lock:
             merged = self._convert(self._model.decode_policy, params)
-        if layout is None:
-            return merged
-        return rewrap(merged, self._model.decode_shardings(layout))
+        return self._model.for_sampler(merged)
 
     @functools.cached_property
-    def _convert(self) -> Any:
+    def _convert(self) -> Compiled[[Policy, Params], Params]:
         return make_sampler_params(self._model.spread_shardings)

@@ -1,5 +1,6 @@
 """Gradients over many micro-batches, and the optimiser step on their sum."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import optax
 
 from agentgym_jax.learner.optimizer import set_schedule_position
 from agentgym_jax.learner.train_state import TrainState
-from agentgym_jax.mesh.compiler_options import compiler_options
+from agentgym_jax.mesh.compiler_options import Compiled, compiler_options
 from agentgym_jax.mesh.sharding import Layout
 from agentgym_jax.models.layer_scan import WithGradientSum
 
@@ -101,7 +102,7 @@ def apply_gradients(
     opt_state = set_schedule_position(state.opt_state, position)
     updates, opt_state = optimizer.update(grads, opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
-    new = state.replace(step=state.step + 1, params=params, opt_state=opt_state)
+    new = dataclasses.replace(state, step=state.step + 1, params=params, opt_state=opt_state)
     return new, optax.tree.norm(updates)
 
 
@@ -143,7 +144,7 @@ def compile_update(
     update: Callable[..., tuple[TrainState, Metrics]],
     shardings: TrainState | None,
     layout: Layout | None,
-) -> Callable[..., tuple[TrainState, Metrics]]:
+) -> Compiled[..., tuple[TrainState, Metrics]]:
     """Compiles (state, batch, ...) -> (state, metrics) for the layout's chip; donates the state.
 
     Metrics that are not finite become 0, so that the log of a skipped step is valid JSON. The new

@@ -28,6 +28,7 @@ from orbax.checkpoint import checkpoint_managers
 
 from agentgym_jax.learner.train_state import TrainState, describe_arrays, list_differences
 from agentgym_jax.mesh import processes
+from agentgym_jax.models.policy import Params
 from agentgym_jax.runs import bucket
 from agentgym_jax.runs.run_folder import disk_advice
 
@@ -95,7 +96,11 @@ class Checkpoints:
         )
 
     def save(
-        self, step: int, state: TrainState, extra: Mapping[str, Any], behaviour: Any = None
+        self,
+        step: int,
+        state: TrainState,
+        extra: Mapping[str, Any],
+        behaviour: Mapping[str, Params] | None = None,
     ) -> None:
         """Copies the state off the devices, then writes it in the background.
 
@@ -124,11 +129,16 @@ class Checkpoints:
         items |= {"params": state.params, "optimizer": _optimizer_item(state)}
         arrays = {name: ocp.args.StandardSave(tree) for name, tree in items.items()}
         with self._write_errors():
-            is_started = self._manager.save(
+            is_started = self._writer.save(
                 step, args=ocp.args.Composite(record=ocp.args.JsonSave(record), **arrays)
             )
         if not is_started:
             raise CheckpointError(f"checkpoint {step} in {self._directory} was not started")
+
+    @property
+    def _writer(self) -> ocp.CheckpointManager:
+        assert self._manager is not None, "the folder was opened for reading"
+        return self._manager
 
     @property
     def newest(self) -> int | None:
@@ -163,7 +173,7 @@ class Checkpoints:
         critic = None if critic is None else TrainState(**critic)
         return TrainState(**others, params=params, critic=critic), record["extra"]
 
-    def restore_params(self, step: int, abstract_params: Any) -> Any:
+    def restore_params(self, step: int, abstract_params: Params) -> Params:
         """Restores only the parameters of a step.
 
         Arrays of `abstract_params` without a sharding are placed on the first device.
@@ -171,7 +181,7 @@ class Checkpoints:
         self._verify(step)
         return self._restore_weights(step, "params", abstract_params)
 
-    def restore_behaviour(self, step: int, abstract_params: Any) -> Any:
+    def restore_behaviour(self, step: int, abstract_params: Params) -> Params:
         """Restores the stale rollout weights of a step that `restore` has verified."""
         return self._restore_weights(step, _BEHAVIOUR, abstract_params)
 
@@ -183,7 +193,7 @@ class Checkpoints:
     def wait(self) -> None:
         """Waits until every saved checkpoint is complete on the disk."""
         with self._write_errors():
-            self._manager.wait_until_finished()
+            self._writer.wait_until_finished()
 
     def __enter__(self) -> "Checkpoints":
         return self
@@ -231,11 +241,11 @@ class Checkpoints:
     def _record(self, step: int) -> dict[str, Any]:
         return ocp.JsonCheckpointHandler().restore(self._directory / str(step) / "record")
 
-    def _read(self, step: int, item: str, abstract: Any) -> Any:
+    def _read(self, step: int, item: str, abstract: dict[str, Any]) -> dict[str, Any]:
         folder, args = self._directory / str(step) / item, ocp.args.StandardRestore(abstract)
         return ocp.StandardCheckpointHandler().restore(folder, args=args)
 
-    def _restore_weights(self, step: int, item: str, abstract: Any) -> Any:
+    def _restore_weights(self, step: int, item: str, abstract: Params) -> Params:
         here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         placed = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding or here),

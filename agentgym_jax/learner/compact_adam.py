@@ -30,7 +30,7 @@ class CompactAdamState(NamedTuple):
       scales: Trees of the largest absolute value of each block, by moment; empty for bfloat16.
     """
 
-    count: jax.Array
+    count: jax.Array  # type: ignore[assignment]  # the name that optax has for it, too
     mu: Any
     nu: Any
     scales: dict[str, Any]
@@ -158,8 +158,10 @@ def scale_by_compact_adam(
         for i, arrays in enumerate(zip(leaves, *map(jax.tree.leaves, stored), strict=True)):
             apply = update_layers if arrays[0].ndim > 2 else update_array
             new.append(apply(jax.random.fold_in(key, i), count, *arrays))
-        steps, mu, nu, *scales = map(treedef.unflatten, zip(*new, strict=True))
-        scales = dict(zip(state.scales, scales, strict=True))
-        return steps, CompactAdamState(count, mu, nu, scales)
+        steps, mu, nu, *scales = (
+            jax.tree.unflatten(treedef, leaves) for leaves in zip(*new, strict=True)
+        )
+        by_moment = dict(zip(state.scales, scales, strict=True))
+        return steps, CompactAdamState(count, mu, nu, by_moment)
 
     return optax.GradientTransformation(init, update)

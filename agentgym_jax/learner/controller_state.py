@@ -106,7 +106,9 @@ class Controllers:
             decay = self.baseline["decay"]
             for name, value in mean_returns.items():
                 average = expected_returns.get(name)
-                expected_returns[name] = controllers.moving_average(average, value, decay=decay)
+                average = controllers.moving_average(average, value, decay=decay)
+                if average is not None:  # neither is known yet
+                    expected_returns[name] = average
         if self.kl_reward["kind"] == "adaptive":
             target, rate = self.kl_reward["target"], self.kl_reward["rate"]
             kl_coef = controllers.adaptive_coefficient(

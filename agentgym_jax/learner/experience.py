@@ -52,15 +52,15 @@ class Experience:
     @property
     def informative_P(self) -> np.ndarray:
         """Returns bool [P], True for informative groups (`advantages.informative_rows`)."""
-        return self.informative_B.reshape(-1, self.episodes.group_size).any(axis=1)
+        return np.any(self.informative_B.reshape(-1, self.episodes.group_size), axis=1)
 
     @property
     def mean_returns(self) -> dict[str, float]:
         """Returns the mean return by environment, for environments with a valid episode."""
         returns: dict[str, list[float]] = {}
         return_B = self.episodes.reward_BT.sum(axis=1, dtype=np.float64)
-        for i in np.flatnonzero(self.episodes.valid_B):
-            returns.setdefault(self.trajectories[i].environment, []).append(return_B[i])
+        for i in np.flatnonzero(self.episodes.valid_B).tolist():
+            returns.setdefault(self.trajectories[i].environment, []).append(float(return_B[i]))
         return {name: float(np.mean(values)) for name, values in returns.items()}
 
     @property
@@ -69,7 +69,7 @@ class Experience:
         if self.reference_logprobs is None:
             return None
         differences = [np.zeros(0, np.float32)]
-        for i in np.flatnonzero(self.episodes.valid_B):
+        for i in np.flatnonzero(self.episodes.valid_B).tolist():
             t = self.trajectories[i]
             logprobs = t.load().logprobs
             differences.append((logprobs - self.reference_logprobs[i])[t.action_mask])
@@ -178,16 +178,18 @@ def make_experience(
     # An episode without turns has no sampled token, and its prompt may be longer than T.
     longest = max((t.num_tokens for t in trajectories if t.turns), default=1)
     shape = (len(trajectories), max_tokens * -(-longest // max_tokens))
-    episodes = Episodes(
+    bootstrap_B = np.zeros(shape[0], np.float32)
+    # On the host, NumPy arrays take the place of JAX's.
+    arrays: dict[str, Any] = dict(
         reward_BT=np.zeros(shape, np.float32),
         action_mask_BT=np.zeros(shape, bool),
         valid_B=np.zeros(shape[0], bool),
         turn_BT=np.full(shape, -1, np.int32),
         anchor_BT=np.full(shape, -1, np.int32),
         value_BT=np.zeros(shape, np.float32),
-        group_size=group_size,
-        bootstrap_B=np.zeros(shape[0], np.float32),
+        bootstrap_B=bootstrap_B,
     )
+    episodes = Episodes(**arrays, group_size=group_size)
     anchors = turn_anchors(trajectories, group_size)
     for i, trajectory in enumerate(trajectories):
         if not trajectory.turns:
@@ -200,6 +202,7 @@ def make_experience(
         )
         rewards = token_rewards(trajectory, is_bootstrapped=is_bootstrapped, **reward_options)
         if kl_coef:
+            assert reference_logprobs is not None, "kl_coef needs them"
             # estimator k1, zero off the action tokens
             divergence = trajectory.load().logprobs - reference_logprobs[i]
             rewards -= np.where(trajectory.action_mask, kl_coef * divergence, 0.0)
@@ -213,7 +216,7 @@ def make_experience(
         if values_after is not None:
             episodes.value_BT[i, 1:n] = values_after[i][:-1]
             if is_bootstrapped:
-                episodes.bootstrap_B[i] = values_after[i][-1]
+                bootstrap_B[i] = values_after[i][-1]
         is_masked = truncation == "mask" and trajectory.outcome.is_truncated
         episodes.valid_B[i] = trajectory.outcome.is_valid and not is_masked
     found = _compute_advantages(
@@ -227,7 +230,7 @@ def make_experience(
         trajectories=trajectories,
         episodes=episodes,
         informative_B=informative_B,
-        counted_B=episodes.valid_B if zero_variance == "keep" else informative_B,
+        counted_B=arrays["valid_B"] if zero_variance == "keep" else informative_B,
         advantage_BT=advantage_BT,
         return_BT=return_BT,
         reference_logprobs=reference_logprobs,

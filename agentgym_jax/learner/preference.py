@@ -46,7 +46,7 @@ class PreferenceBatch:
     """
 
     tokens: TokenBatch  # [M, B, T]
-    pair_weights: jax.Array  # float32 [M, P], 0 for absent pairs
+    pair_weights: jax.Array | np.ndarray  # float32 [M, P], 0 for absent pairs
 
     def check(self) -> None:
         """Asserts shapes and types; the axis M may be absent."""

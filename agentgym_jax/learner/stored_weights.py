@@ -48,7 +48,8 @@ def load(
       ValueError, OSError: Errors of `sources.load_params`, or the base of adapters has changed.
     """
     if source.kind == "peft_dir":
-        found = peft_files.load(source.path, policy)
+        found = peft_files.load(source.folder, policy)
+        assert source.base is not None, "adapters have a base"
         base = load(source.base, policy, layout, seed=seed)
         return _merge(found.adapters, base, found.params, layout)
     if source.kind != "workdir":
@@ -64,7 +65,7 @@ def load_adapters(
 ) -> tuple[Adapters | None, Params]:
     """Returns the adapters of a run folder, or None, and the newest weights that the run trained."""
     adapters = None
-    if (facts := _read_facts(source.path)) is not None:
+    if (facts := _read_facts(source.folder)) is not None:
         options = {name: facts[name] for name in ("rank", "alpha")}
         adapters = make_adapters(policy, **options, targets=tuple(facts["targets"]))
     with Checkpoints(source.checkpoints, max_to_keep=1, read_only=True) as checkpoints:
@@ -85,7 +86,7 @@ def base_source(source: ModelSource) -> ModelSource | None:
     Raises:
       ValueError: These weights have changed since the run.
     """
-    facts = _read_facts(source.path)
+    facts = _read_facts(source.folder)
     assert facts is not None, f"{source.model} has no adapters"
     if facts["base"]["kind"] == "random":
         return None
@@ -100,8 +101,8 @@ def base_source(source: ModelSource) -> ModelSource | None:
 
 def load_base(source: ModelSource, policy: Policy, layout: Layout | None = None) -> Params:
     """Loads the weights that a run with adapters froze, rounded like in the run, as float32."""
-    facts = _read_facts(source.path)
-    base = base_source(source)
+    base, facts = base_source(source), _read_facts(source.folder)
+    assert facts is not None, f"{source.model} has no adapters"
     if base is None:
         params = policy.init_sharded(jax.random.key(facts["base"]["seed"]), layout)
     else:

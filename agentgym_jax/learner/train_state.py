@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec
 from agentgym_jax.mesh.sharding import Layout
 from agentgym_jax.models.critic import Critic
 from agentgym_jax.models.lora import Adapters
-from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.policy import Params, Policy
 
 Network = Policy | Critic | Adapters
 
@@ -23,16 +23,18 @@ class TrainState:
     """Parameters and optimiser state as one pytree, which every update donates."""
 
     step: jax.Array  # int32 scalar, number of applied optimiser updates
-    params: Any  # tree of float32 arrays: all weights, or adapters of frozen weights
+    params: Params  # float32: all weights, or adapters of frozen weights
     opt_state: Any  # state of the optimiser
     critic: "TrainState | None" = None  # state of the critic, if there is one
 
 
-def _new(optimizer: optax.GradientTransformation, params: Any) -> TrainState:
+def _new(optimizer: optax.GradientTransformation, params: Params) -> TrainState:
     return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
 
 
-def _like_parameters(tree: Any, params: Any, logical_axes: Any, layout: Layout) -> Any:
+def _like_parameters(
+    tree: TrainState, params: Params, logical_axes: Params, layout: Layout
+) -> TrainState:
     """Returns shardings for a tree that contains copies of the parameter tree, such as moments.
 
     A leaf whose path ends with the path of a parameter with the same number of axes is sharded like
@@ -82,7 +84,7 @@ def abstract_state(
 def create(
     network: Network,
     optimizer: optax.GradientTransformation,
-    params: Any,
+    params: Params,
     layout: Layout | None = None,
 ) -> TrainState:
     """Creates the state before the first step from float32 parameters on the host or on devices.

@@ -1,8 +1,7 @@
 """One optimiser step on packed micro-batches, and log-probabilities with the same numerics."""
 
+import dataclasses
 import functools
-from collections.abc import Callable
-from typing import Any
 
 import chex
 import jax
@@ -16,15 +15,15 @@ from agentgym_jax.episodes.batch import TokenBatch
 from agentgym_jax.learner import accumulation
 from agentgym_jax.learner.train_state import TrainState, state_shardings
 from agentgym_jax.learner.value_update import SharedCritic, value_means, value_sums
-from agentgym_jax.mesh.compiler_options import compiler_options
+from agentgym_jax.mesh.compiler_options import Compiled, compiler_options
 from agentgym_jax.mesh.sharding import Layout, constrain_rows, put
 from agentgym_jax.models.lora import Adapters, attach
-from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.policy import Params, Policy
 from agentgym_jax.models.token_logprobs import TokenLogprobs, token_logprobs
 
 Metrics = dict[str, jax.Array]
-Update = Callable[..., tuple[TrainState, Metrics]]
-Score = Callable[[Any, TokenBatch], tuple[jax.Array, jax.Array]]
+Update = Compiled[..., tuple[TrainState, Metrics]]
+Score = Compiled[[Params, TokenBatch], tuple[jax.Array, jax.Array]]
 
 # Metrics that are means over the trained tokens, and other metrics of a step.
 _MEANS = ("kl_k3", "approx_kl", "ratio_mean", "clip_fraction", "entropy")
@@ -56,22 +55,18 @@ def own_rows(num_rows: int, layout: Layout | None) -> np.ndarray:
     shape = (num_rows, 1)
     places = layout.sharding(("batch", None), shape).addressable_devices_indices_map(shape)
     for index in places.values():
+        assert index is not None, "the axis of the rows has a place"
         is_own[index[0]] = True
     return is_own
 
 
-def put_limit(limit: float, layout: Layout | None = None) -> jax.Array:
-    """Copies a `grad_limit` to the devices of the batch."""
-    return put(np.float32(limit), layout and layout.sharding((), ()))
-
-
-def put_position(position: int, layout: Layout | None = None) -> jax.Array:
-    """Copies a `position` to the devices of the batch."""
-    return put(np.int32(position), layout and layout.sharding((), ()))
+def put_scalar(value: np.float32 | np.int32, layout: Layout | None = None) -> jax.Array:
+    """Copies a `grad_limit` or a `position` to the devices of the batch."""
+    return put(value, None if layout is None else layout.sharding((), ()))
 
 
 def score_tokens(
-    policy: Policy, params: Any, batch: TokenBatch, logprob_chunk: int, temperature: float = 1.0
+    policy: Policy, params: Params, batch: TokenBatch, logprob_chunk: int, temperature: float = 1.0
 ) -> tuple[jax.Array, TokenLogprobs]:
     """Returns hidden_BTD, and log-probabilities and entropies that are 0 off the action mask."""
     batch.check()
@@ -204,7 +199,7 @@ def make_update(
                 new_critic, _ = accumulation.apply_gradients(
                     critic.optimizer, state.critic, grads["critic"], position
                 )
-                new = new.replace(critic=new_critic)
+                new = dataclasses.replace(new, critic=new_critic)
             return new, update_norm
 
         new_state, found = accumulation.update_or_skip(
@@ -220,7 +215,7 @@ def make_update(
     shardings = state_shardings(adapters or policy, optimizer, layout)
     if shardings is not None and critic is not None:
         critic_shardings = state_shardings(critic.network, critic.optimizer, layout)
-        shardings = shardings.replace(critic=critic_shardings)
+        shardings = dataclasses.replace(shardings, critic=critic_shardings)
     return accumulation.compile_update(update, shardings, layout)
 
 

@@ -17,6 +17,7 @@ from agentgym_jax.learner.train_state import TrainState, state_shardings
 from agentgym_jax.mesh.compiler_options import compiler_options
 from agentgym_jax.mesh.sharding import Layout, constrain_rows
 from agentgym_jax.models.critic import Critic, values_before
+from agentgym_jax.models.policy import Policy
 
 Metrics = dict[str, jax.Array]
 ValueUpdate = Callable[..., tuple[TrainState, Metrics]]
@@ -42,9 +43,8 @@ def make_value_score(critic: Critic, layout: Layout | None = None) -> ValueScore
     def score(policy_params, critic_params, batch):
         batch = constrain_rows(layout, batch)
         batch.check()
-        trunk, params = critic, critic_params
-        if critic.is_shared:
-            trunk, params = critic.policy, policy_params
+        trunk: Critic | Policy = critic.policy if critic.is_shared else critic
+        params = policy_params if critic.is_shared else critic_params
         hidden_BTD = trunk.hidden(params, batch.tokens, batch.positions, batch.segment_ids)
         return critic.values_after(critic_params, hidden_BTD)
 

@@ -6,13 +6,15 @@
 import contextlib
 import contextvars
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar
 
 import jax
 
 from agentgym_jax.mesh.sharding import Layout
 
 Options = Mapping[str, str]
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
 # Optimiser steps and gradients; log-probabilities and values of given tokens.
 Program = Literal["update", "score"]
 
@@ -32,6 +34,16 @@ CANDIDATES: Mapping[str, Sequence[Options]] = {"tpu": ({}, WHOLE_PRODUCTS)}
 _candidate: contextvars.ContextVar[Options | None] = contextvars.ContextVar(
     "candidate", default=None
 )
+
+
+class Compiled(Protocol[P, R]):
+    """Function that `jax.jit` has returned."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Runs the program; compiles it first if the shapes are new."""
+
+    def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:
+        """Returns the program for abstract arguments."""
 
 
 def compiler_options(program: Program, layout: Layout | None) -> dict[str, str] | None:

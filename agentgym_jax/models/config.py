@@ -118,20 +118,20 @@ class DecoderConfig:
     num_kv_heads: Size
     head_size: Size
     rope_theta: Positive = 1e6
-    rope_scaling: RopeScaling | Mapping[str, Any] | None = None
+    rope_scaling: RopeScaling | None = None
     norm_eps: Positive = 1e-6
     qkv_bias: bool = True
     qk_norm: bool = False
     tie_embeddings: bool = True
     max_position: Annotated[int, Range(1, unit="tokens")] = 32768
-    hybrid: HybridConfig | Mapping[str, Any] | None = None
+    hybrid: HybridConfig | None = None
 
     def __post_init__(self):
         if isinstance(self.hybrid, Mapping):
             object.__setattr__(self, "hybrid", HybridConfig(**self.hybrid))
         if isinstance(self.rope_scaling, Mapping):
             object.__setattr__(self, "rope_scaling", RopeScaling(**self.rope_scaling))
-        if isinstance(self.hybrid, HybridConfig):
+        if self.hybrid is not None:
             self._check_hybrid(self.hybrid)
         if self.num_heads % self.num_kv_heads:
             raise ValueError(

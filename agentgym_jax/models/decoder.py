@@ -4,6 +4,7 @@ Weights of all layers are stacked along a leading axis L for one `lax.scan`, so 
 does not grow with depth. Weights have logical axis names, which `sharding.py` maps to a mesh.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -167,7 +168,11 @@ class Decoder(nnx.Module):
     """
 
     def __init__(
-        self, config: DecoderConfig, layout: Layout | None, rngs: nnx.Rngs, block: type[nnx.Module]
+        self,
+        config: DecoderConfig,
+        layout: Layout | None,
+        rngs: nnx.Rngs,
+        block: Callable[[DecoderConfig, Layout | None, nnx.Rngs], nnx.Module],
     ):
         """Creates random weights; `block` is the class of the stacked layers."""
         V, D = config.vocab_size, config.hidden_size

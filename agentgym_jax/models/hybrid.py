@@ -5,7 +5,8 @@ group takes the place of a layer in scans, and its layers are unrolled. Its norm
 1 + scale. A group runs on one device.
 """
 
-from typing import Any
+import dataclasses
+from collections.abc import Callable
 
 import flax.struct
 import jax
@@ -64,6 +65,7 @@ class DeltaNet(nnx.Module):
 
     def __init__(self, config: DecoderConfig, stacked: int, rngs: nnx.Rngs):
         G, D, sizes = stacked, config.hidden_size, config.hybrid
+        assert sizes is not None, "only a hybrid has delta nets"
         C, N, P = sizes.num_channels, sizes.value_heads, sizes.value_size
         self.config = config
         per_head = ("layers", "heads")
@@ -124,6 +126,7 @@ class HybridGroup(nnx.Module):
     def __init__(self, config: DecoderConfig, layout: Layout | None, rngs: nnx.Rngs):
         if layout is not None:
             raise ValueError("a decoder with gated delta nets (Qwen3.5) runs on one device only")
+        assert config.hybrid is not None, "only a hybrid has groups"
         self.num_linear = config.hybrid.interval - 1
         stacked = config.num_layers // config.hybrid.interval
         for i in range(self.num_linear):
@@ -161,14 +164,23 @@ def _multiply(module: nnx.Module, name: str, x: jax.Array, product) -> jax.Array
 class PackedMixers:
     """Functions that mix the tokens of packed rows, in which every segment is a new sequence."""
 
-    attend: Any = flax.struct.field(pytree_node=False)  # full attention of q, k and v
+    # full attention of q, k and v
+    attend: Callable[..., jax.Array] = flax.struct.field(pytree_node=False)
     config: HybridConfig = flax.struct.field(pytree_node=False)
     segment_ids_BT: jax.Array
 
-    def mix(self, index: int, qkv_BTC: jax.Array, *gates: jax.Array) -> jax.Array:
-        """Mixes the tokens of delta net `index` of a group; `gates` are as in `mix_tokens`."""
+    def mix(
+        self,
+        index: int,
+        qkv_BTC: jax.Array,
+        conv_weight_CW: jax.Array,
+        log_decay_BTN: jax.Array,
+        beta_BTN: jax.Array,
+    ) -> jax.Array:
+        """Mixes the tokens of delta net `index` of a group."""
         del index
         memory = Memory.create(self.config, qkv_BTC.shape[0])
+        gates = (conv_weight_CW, log_decay_BTN, beta_BTN)
         return delta_net.mix_tokens(self.config, qkv_BTC, *gates, memory, self.segment_ids_BT)[0]
 
 
@@ -195,19 +207,22 @@ class HybridCache:
         return self.kv.length
 
 
+Cache = KVCache | HybridCache
+
+
 def create_cache(
     config: DecoderConfig,
     rows: int,
     length: int,
     dtype: jax.typing.DTypeLike,
     layout: Layout | None = None,
-) -> KVCache | HybridCache:
+) -> Cache:
     """Creates an empty cache for a decoder; arguments are those of `KVCache.create`."""
     kv = KVCache.create(config, rows, length, dtype, layout)
-    if config.hybrid is None:
+    if (hybrid := config.hybrid) is None:
         return kv
     count = config.num_layers - config.num_full_layers
-    one = jax.eval_shape(lambda: Memory.create(config.hybrid, rows))
+    one = jax.eval_shape(lambda: Memory.create(hybrid, rows))
     zeros = jax.tree.map(lambda x: jnp.zeros((count, *x.shape), x.dtype), one)
     return HybridCache(kv, zeros.tail_BRC, zeros.state_BNHP)
 
@@ -249,7 +264,7 @@ class CachedMixers:
             self._positions_nT,
             is_in_order=self._is_in_order,
         )
-        self.cache = self.cache.replace(kv=kv)
+        self.cache = dataclasses.replace(self.cache, kv=kv)
         return out_nTNH
 
     def mix(
@@ -278,7 +293,8 @@ class CachedMixers:
         inputs_nTC = jnp.concatenate([tail_nRC, qkv_nTC.astype(jnp.float32)], axis=1)
         last_nR = count_n[:, None] + jnp.arange(tail_nRC.shape[1])[None]
         tail_nRC = jnp.take_along_axis(inputs_nTC, last_nR[..., None], axis=1)
-        self.cache = cache.replace(
+        self.cache = dataclasses.replace(
+            cache,
             tail_LBRC=cache.tail_LBRC.at[layer, row_n].set(tail_nRC, mode="drop"),
             state_LBNHP=cache.state_LBNHP.at[layer, row_n].set(state_nNHP, mode="drop"),
         )

@@ -60,6 +60,7 @@ def scan_layers(
 
 def _forward(cast, layer, x, stacked, constants, total=None, frozen=None):
     def step(x, weights):
+        pull_back: Any  # has attributes that JAX does not declare
         y, pull_back = jax.vjp(layer, x, cast(weights), constants)
         pull_back.args_res = None  # the backward pass sets these arrays again
         return y, jax.tree.map(to_bits, (x, pull_back))
@@ -98,7 +99,7 @@ def _backward(cast, layer, residuals, d_y):
     leaves, treedef = jax.tree.flatten(total)
     layers = (jnp.arange(len(leaves[0])), stored, stacked)
     (d_x, leaves), _ = jax.lax.scan(add_step, (d_y, leaves), layers, reverse=True)
-    return d_x, None, None, treedef.unflatten(leaves), None
+    return d_x, None, None, jax.tree.unflatten(treedef, leaves), None
 
 
 scan_layers.defvjp(_forward, _backward)

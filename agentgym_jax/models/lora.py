@@ -20,7 +20,7 @@ from agentgym_jax.mesh.sharding import Layout
 from agentgym_jax.models.einsum import KERNEL_SPECS, einsum, einsum_frozen
 from agentgym_jax.models.layer_scan import WithGradientSum
 
-Params = dict[str, Any]
+Params = dict[str, Any]  # nested dicts of arrays
 
 TARGETS = tuple(name.removesuffix("_kernel") for name in KERNEL_SPECS)
 
@@ -124,7 +124,10 @@ class Adapters:
 
 def attach(adapters: Adapters | None, base: Params | None, trained: Params) -> Params:
     """Returns weights of the decoder, given those that are trained: adapters, or all weights."""
-    return trained if adapters is None else adapters.attach(base, trained)
+    if adapters is None:
+        return trained
+    assert base is not None, "adapters have a base"
+    return adapters.attach(base, trained)
 
 
 def adapter_path(kernel_path: tuple[str, ...], side: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from agentgym_jax.mesh.compiler_options import Compiled
 from agentgym_jax.mesh.sharding import Layout, constrain, get_platform
 from agentgym_jax.models import gpu_backend, int8, lora, tpu_backend
 from agentgym_jax.models.attention import attend_segments
@@ -16,13 +17,12 @@ from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.decode_backend import DecodeBackend, get_backend, look_up
 from agentgym_jax.models.decoder import Block, Decoder, cast_kernels, rms_norm, rope_tables
 from agentgym_jax.models.einsum import LAYER_SPECS, train_product
-from agentgym_jax.models.hybrid import CachedMixers, HybridCache, HybridGroup, PackedMixers
+from agentgym_jax.models.hybrid import Cache, CachedMixers, HybridGroup, PackedMixers
 from agentgym_jax.models.int8 import HEAD_SCALE, Int8Layers
-from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.layer_scan import WithGradientSum, scan_layers
 from agentgym_jax.models.lora import AdaptedLayers
 
-Params = dict[str, Any]  # nested dicts of arrays, with the shapes of `Policy.abstract_params()`
+Params = lora.Params  # with the shapes of `Policy.abstract_params()`
 
 DTYPES = ("float32", "bfloat16")
 KERNELS, CUDNN = "kernels", "cudnn"
@@ -162,7 +162,7 @@ class Policy:
         layers = params["layers"]
         x_BTD, rope = self._embed(decoder, params, tokens_BT, positions_BT)
         graph, stacked = nnx.split(decoder.layers)
-        attend_rows = attend_segments
+        attend_rows: Callable[..., jax.Array] = attend_segments
         if get_platform() in _ATTEND_PACKED:
             attend_rows = functools.partial(_ATTEND_PACKED[get_platform()], self.layout)
         if get_platform() == "gpu" and self.attention == CUDNN:
@@ -170,6 +170,7 @@ class Policy:
 
         def layer(x_BTD, weights, constants):
             rope, segment_ids_BT = constants
+            attend: Callable[..., jax.Array] | PackedMixers
             attend = functools.partial(attend_rows, segment_ids_BT=segment_ids_BT)
             if self.config.hybrid is not None:
                 attend = PackedMixers(attend, self.config.hybrid, segment_ids_BT)
@@ -196,8 +197,8 @@ class Policy:
         return self._normalise(decoder, x_BTD)
 
     def hidden_cached(
-        self, params: Params, tokens_nT, positions_nT, cache: KVCache | HybridCache, row_n=None
-    ) -> tuple[jax.Array, KVCache | HybridCache]:
+        self, params: Params, tokens_nT, positions_nT, cache: Cache, row_n=None
+    ) -> tuple[jax.Array, Cache]:
         """Returns hidden states of tokens that continue rows of a cache, and the new cache.
 
         Args:
@@ -317,7 +318,7 @@ class Policy:
         if isinstance(params["layers"], AdaptedLayers | Int8Layers):
             params = params | {"layers": params["layers"].base}
         params = {part: leaves for part, leaves in params.items() if part != HEAD_SCALE}
-        expected = jax.tree.structure(self.abstract_params())
+        expected: object = jax.tree.structure(self.abstract_params())
         found = jax.tree.structure(params)
         if found != expected:
             raise ValueError(
@@ -326,7 +327,7 @@ class Policy:
         return nnx.merge(self._skeleton[0], params), backend
 
 
-def make_sampler_params(shardings: Params | None) -> Callable[[Policy, Params], Params]:
+def make_sampler_params(shardings: Params | None) -> Compiled[[Policy, Params], Params]:
     """Returns the program of `Policy.sampler_params`: (policy, weights) -> the sampler's weights.
 
     It compiles once per policy and shardings; None leaves the placement to the compiler.

@@ -44,8 +44,16 @@ class ModelSource:
     base: "ModelSource | None" = None
 
     @property
+    def folder(self) -> pathlib.Path:
+        """Returns the path of a model that is no preset."""
+        assert self.path is not None, f"{self.model} is a preset"
+        return self.path
+
+    @property
     def tokenizer_path(self) -> pathlib.Path | None:
         """Returns the path of the tokenizer; None for a preset, which has no tokenizer."""
+        if self.path is None:
+            return None
         if self.base is not None and not (self.path / "tokenizer_config.json").exists():
             return self.base.tokenizer_path
         return self.path / "tokenizer" if self.kind == "workdir" else self.path
@@ -54,7 +62,7 @@ class ModelSource:
     def checkpoints(self) -> bucket.Folder:
         """Returns the folder `checkpoints/` of a run folder, local or in a bucket."""
         is_url = bucket.is_url(self.model)
-        return (bucket.to_folder(self.model) if is_url else self.path) / "checkpoints"
+        return (bucket.to_folder(self.model) if is_url else self.folder) / "checkpoints"
 
 
 def resolve(model: str) -> ModelSource:
@@ -152,9 +160,9 @@ def check_weights(source: ModelSource) -> None:
     """Raises the errors of `check_tensors` or `peft_files.load` for directories with weights."""
     if source.base is not None:
         check_weights(source.base)
-        peft_files.load(source.path, Policy(source.config))
+        peft_files.load(source.folder, Policy(source.config))
     if source.kind == "hf_dir":
-        check_tensors(source.path, Policy(source.config))
+        check_tensors(source.folder, Policy(source.config))
 
 
 def read_tokenizer(source: ModelSource) -> Tokenizer:
@@ -207,6 +215,6 @@ def load_params(
             "agentgym_jax.learner.stored_weights"
         )
     if source.kind == "hf_dir":
-        return load_hf(source.path, policy, layout, dtype)
+        return load_hf(source.folder, policy, layout, dtype)
     params = policy.init_sharded(jax.random.key(seed), layout)
     return jax.tree.map(lambda x: x.astype(dtype), params)

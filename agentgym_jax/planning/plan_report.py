@@ -175,8 +175,10 @@ def measure_program(
     flops = count_flops(program.traced.jaxpr, program.trips) / program.num_devices
     try:
         compiled = compile_absent(program.traced)
-        temp = compiled.memory_analysis().temp_size_in_bytes + program.extra
-        cost = hlo.measure(compiled.as_text(), program.trips)
+        memory, text = compiled.memory_analysis(), compiled.as_text()
+        assert memory is not None and text is not None, "XLA describes what it compiles"
+        temp = memory.temp_size_in_bytes + program.extra
+        cost = hlo.measure(text, program.trips)
     except jax.errors.JaxRuntimeError as error:
         needed = _TOO_LARGE.search(str(error))
         if needed is None:

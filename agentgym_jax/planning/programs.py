@@ -32,7 +32,7 @@ from agentgym_jax.models.attention import BLOCK, MAX_BLOCKS
 from agentgym_jax.models.config import PRESETS, DecoderConfig
 from agentgym_jax.models.decode_backend import DecodeBackend, SplitLayers, choose_backend
 from agentgym_jax.models.kv_cache import CACHE_AXES, KVCache
-from agentgym_jax.models.policy import Policy, make_sampler_params
+from agentgym_jax.models.policy import Params, Policy, make_sampler_params
 from agentgym_jax.planning.topology import PlanError
 from agentgym_jax.rl.build import check_micro_rows, make_learner
 from agentgym_jax.rl.rl_config import RLSettings, policy_updates
@@ -61,7 +61,7 @@ class Program:
     """
 
     name: str
-    traced: Any
+    traced: jax.stages.Traced
     calls: float
     trips: Mapping[str, float]
     freed: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ def get_decoder_config(settings: RLSettings) -> DecoderConfig:
         vocab_size = settings.tokenizer.vocab_size or byte_tokenizer().vocab_size
         return call(DecoderConfig, "model.architecture", model.architecture, vocab_size=vocab_size)
     hub = _HUB_QWEN.fullmatch(model.source)
-    preset = hub and f"qwen{hub.group(1)}-{hub.group(2)}b"
+    preset = f"qwen{hub.group(1)}-{hub.group(2)}b" if hub else ""
     if preset in PRESETS:
         return PRESETS[preset]
     return sources.find(model.source).config
@@ -246,7 +246,7 @@ def _trace_learner(settings: RLSettings, config: DecoderConfig, layout: Layout) 
     return Programs(programs, residents)
 
 
-def _cast_abstract(policy: Policy, params: Any) -> Any:
+def _cast_abstract(policy: Policy, params: Params) -> Params:
     """Returns the shapes and shardings of `Policy.cast_params`."""
     return jax.tree.map(
         lambda x, cast: jax.ShapeDtypeStruct(x.shape, cast.dtype, sharding=x.sharding),
@@ -262,7 +262,7 @@ def _abstract_batch(shape: tuple[int, ...], layout: Layout) -> TokenBatch:
         jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
         for dtype in (jnp.int32, jnp.float32, jnp.bool_)
     )
-    return TokenBatch(
+    shapes: dict[str, Any] = dict(  # they take the place of arrays
         tokens=ints,
         positions=ints,
         segment_ids=ints,
@@ -277,6 +277,7 @@ def _abstract_batch(shape: tuple[int, ...], layout: Layout) -> TokenBatch:
         sampler_logprobs=floats,
         marked=bools,
     )
+    return TokenBatch(**shapes)
 
 
 def _trace_sampler(
@@ -293,13 +294,13 @@ def _trace_sampler(
     params = _prepare_abstract(backend, stacked)
     shape = (config.num_layers, B, config.num_kv_heads, S, config.head_size)
     sharding = layout.sharding(CACHE_AXES, shape)
-    one = jax.ShapeDtypeStruct(shape, jnp.dtype(policy.dtype), sharding=sharding)
+    one: Any = jax.ShapeDtypeStruct(shape, jnp.dtype(policy.dtype), sharding=sharding)
     cache = KVCache(one, one)
     rounds = -(-episodes // B)
     sampled = ACTION_SHARE * settings.sampling.max_tokens
     trips = {"cache_blocks": -(-S // BLOCK), "decode_steps": options["decode_steps"]}
     draft_tokens = options["draft_tokens"] if "draft_tokens" in options else 0
-    stop_ids, truncates = np.zeros(2, np.int32), settings.sampling.is_truncated
+    stop_ids, truncates = (0, 0), settings.sampling.is_truncated
     rows = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype),
         decode.RowState.create(B, stop_ids, truncates=truncates, history=S if draft_tokens else 0),
@@ -337,7 +338,7 @@ def _trace_sampler(
     return Programs([*first, *programs], residents)
 
 
-def _prepare_abstract(backend: DecodeBackend, stacked: Any) -> Any:
+def _prepare_abstract(backend: DecodeBackend, stacked: Params) -> Params:
     """Returns the result of `prepare_params`; the part of a weight in one layer keeps its place."""
     if not backend.is_split:
         return stacked

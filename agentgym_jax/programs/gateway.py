@@ -1,16 +1,17 @@
 """Server to which agent programs talk: chat endpoint and environment of each running episode."""
 
 import asyncio
+import concurrent.futures
 import contextlib
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from agentgym_jax.client.answers import Observation
 from agentgym_jax.programs.program_episode import EpisodeEndedError, ProgramEpisode
 from agentgym_jax.serving import wire
 from agentgym_jax.serving.answer_parts import AnswerForm
@@ -21,6 +22,7 @@ from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.error_answers import UnknownEpisodeError
 from agentgym_jax.serving.http_server import HttpServer
 from agentgym_jax.serving.requests import Chat, RequestError
+from agentgym_jax.serving.text_scores import TokenScores
 from agentgym_jax.text.tokenizer import Tokenizer
 
 _NAME_BYTES = 16  # random, so that no program can guess the address of another episode
@@ -46,11 +48,10 @@ class Gateway(Backend):
         self,
         engine: Engine,
         tokenizer: Tokenizer,
-        host: str = "127.0.0.1",
         *,
         answer_form: AnswerForm | None = None,
     ):
-        """Creates the server; `serving` starts it on a free port of `host`.
+        """Creates the server; `serving` starts it on a free port.
 
         `answer_form` is the form of the policy's answers; None for the usual one.
         """
@@ -63,7 +64,6 @@ class Gateway(Backend):
             Route(f"{prefix}/act", self._act, methods=["POST"]),
         ]
         self._app = make_app(self, routes=routes)
-        self._host = host
         self.url = ""
 
     @contextlib.contextmanager
@@ -72,7 +72,7 @@ class Gateway(Backend):
         if self.url:
             yield
             return
-        with HttpServer(self._app, self._host) as server:
+        with HttpServer(self._app) as server:
             self.url = server.url
             try:
                 yield
@@ -95,7 +95,7 @@ class Gateway(Backend):
         """Implements `Backend.chat`."""
         return self._find(episode)
 
-    def score(self, ids: Sequence[int]) -> Any:
+    def score(self, ids: Sequence[int]) -> "concurrent.futures.Future[TokenScores]":
         """Implements `Backend.score`; a prompt in an episode is not scored."""
         raise RequestError("an episode scores no prompts; leave echo out", param="echo")
 
@@ -120,7 +120,7 @@ class Gateway(Backend):
         )
 
 
-async def _answer(ask: Callable[[], Any]) -> Response:
+async def _answer(ask: "Callable[[], concurrent.futures.Future[Observation]]") -> Response:
     """Returns the environment's observation, or an error if the episode is over."""
     try:
         observation = await asyncio.wrap_future(ask())

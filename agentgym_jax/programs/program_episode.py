@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,12 +26,15 @@ from agentgym_jax.programs.program_record import (
 from agentgym_jax.programs.task import ProgramResult
 from agentgym_jax.rollout.episode import EpisodeRequest
 from agentgym_jax.rollout.interface import EnvironmentText
+from agentgym_jax.rollout.scheduler import Ticket
 from agentgym_jax.sampling.adjusting import LogitOptions
 from agentgym_jax.sampling.options import episode_key
 from agentgym_jax.serving.chat_sequences import Conversations
+from agentgym_jax.serving.digests import Message
 from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.requests import (
     EPISODE_LIMIT,
+    Generation,
     NotServingError,
     OnTokens,
     OverloadedError,
@@ -73,7 +76,7 @@ class ProgramEpisode:
         encoder: ToolChat,
         pool: EnvPool,
         text: EnvironmentText,
-        ticket: Any,
+        ticket: Ticket,
         pauses: int,
     ):
         self.request = request
@@ -192,8 +195,8 @@ class ProgramEpisode:
 
     def submit_chat(
         self,
-        messages: Sequence[Any],
-        tools: Sequence[Any],
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]],
         sampling: Sampling,
         on_tokens: OnTokens | None = None,
     ) -> Pending:
@@ -210,7 +213,7 @@ class ProgramEpisode:
             lambda own: self.chat.submit_tokens(prompt_ids, own, on_tokens), sampling
         )
 
-    def count_tokens(self, messages: Sequence[Any], tools: Sequence[Any]) -> int:
+    def count_tokens(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> int:
         """Implements `requests.Chat.count_tokens`; counts as no request of the episode."""
         return self.chat.count_tokens(messages, tools)
 
@@ -236,7 +239,7 @@ class ProgramEpisode:
         with self._lock:
             self._open.add(name, version)
 
-        def end(future: Any) -> None:
+        def end(future: "concurrent.futures.Future[Generation]") -> None:
             with self._lock:
                 self._open.remove(name)
                 self._num_requests -= future.exception() is not None
@@ -269,7 +272,8 @@ class ProgramEpisode:
         changed = [name for name, value in given.items() if value not in (None, config[name])]
         with self._lock:
             self.overridden.update(changed)
-        return dataclasses.replace(sampling, **dict.fromkeys(_OF_CONFIG))
+        defaults: dict[str, Any] = dict.fromkeys(_OF_CONFIG)
+        return dataclasses.replace(sampling, **defaults)
 
     # The following methods are called by the collector.
 
@@ -299,6 +303,7 @@ class ProgramEpisode:
                     self.env_error = (reply, reply.error)
                 future.set_exception(EpisodeEndedError(f"the environment failed: {reply.error}"))
             else:
+                assert reply.observation is not None, "a reply without an error has one"
                 future.set_result(reply.observation)
 
     def close(self) -> None:

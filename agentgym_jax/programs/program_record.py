@@ -51,7 +51,8 @@ def answer_with_text(
     """Returns the last answer with a text, if possible one that is not taken; None without one."""
     same = [answer for answer in answers if text.strip() in _contents(answer.text, form)]
     fresh = [a for a in same if not any(a is other for other in taken)]
-    return (fresh or same or [None])[-1]
+    found = fresh or same
+    return found[-1] if found else None
 
 
 def _contents(text: str, form: AnswerForm) -> tuple[str, ...]:
@@ -144,7 +145,7 @@ def _make_turn(answer: Answer, start: int, steps: Sequence[Step]) -> Turn:
     return turn
 
 
-def _shown(messages: Any, num_answers: int) -> list[Any]:
+def _shown(messages: Sequence[Message], num_answers: int) -> list[dict[str, Any]]:
     """Returns the messages of a branch for the record.
 
     Answers that this branch did not sample, but got in a rewritten history, have no loss.

@@ -8,6 +8,7 @@ It shows how a program uses the `openai` package; other programs share its parts
 from typing import Any
 
 import openai
+from openai.types.chat import ChatCompletionMessageParam
 
 from agentgym_jax.programs.task import AgentTask
 
@@ -35,7 +36,7 @@ class Policy:
         )
         self._model = task.model
 
-    def answer(self, messages: list[dict[str, str]], **options: Any) -> tuple[str, int]:
+    def answer(self, messages: list[ChatCompletionMessageParam], **options: Any) -> tuple[str, int]:
         """Returns an answer, and the number of tokens of the messages and the answer."""
         self.turns_left -= 1
         answer: Any = self._client.chat.completions.create(
@@ -54,7 +55,9 @@ class Conversation:
     def __init__(self, policy: Policy, instructions: str):
         self.num_tokens = 0
         self._policy = policy
-        self._messages = [{"role": "system", "content": instructions}] if instructions else []
+        self._messages: list[ChatCompletionMessageParam] = []
+        if instructions:
+            self._messages.append({"role": "system", "content": instructions})
 
     def ask(self, text: str, **options: Any) -> str:
         """Sends a message and returns the answer; `options` are fields of the chat request."""

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Collection
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from agentgym_jax.programs.task import AgentTask, EpisodeOverError, ProgramResult, parse_result
 
@@ -143,7 +143,7 @@ class CommandProgram:
         self._errors.close()
 
 
-def _tail(file: Any) -> str:
+def _tail(file: IO[bytes]) -> str:
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _SHOWN))
     return file.read().decode(errors="replace")

@@ -157,7 +157,7 @@ def replay(
     folder: RunFolder,
     options: ReplayOptions,
     *,
-    on_policy: Callable[[str], None],
+    on_policy: Callable[[str], object],
     on_progress: Callable[[int, int, int], None],
     should_stop: Callable[[], bool],
 ) -> Replay:

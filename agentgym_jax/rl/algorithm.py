@@ -27,14 +27,13 @@ _LIMITS = {
     "step_weight": Range(0),
     "eps": Range(above=0),
 }
-_TOKENS = losses.PolicyTokens(
-    **{
-        field.name: jax.ShapeDtypeStruct(
-            (1, 2), {"sequence_BT": int, "marked_BT": bool}.get(field.name, float)
-        )
-        for field in dataclasses.fields(losses.PolicyTokens)
-    }
-)
+_SHAPES: dict[str, Any] = {  # they take the place of arrays
+    field.name: jax.ShapeDtypeStruct(
+        (1, 2), {"sequence_BT": int, "marked_BT": bool}.get(field.name, float)
+    )
+    for field in dataclasses.fields(losses.PolicyTokens)
+}
+_TOKENS = losses.PolicyTokens(**_SHAPES)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -152,7 +152,7 @@ class RolloutPrefetcher:
     def repeat(self, updates: Sequence[SampledUpdate]) -> None:
         """Samples the episodes again that ran during earlier updates, with the saved weights."""
         for update in updates:
-            self._parts.agent.set_stale_params(update.params, version=update.version)
+            self._parts.agent.set_stale_params(update.weights, version=update.version)
             self.begin(update.controllers, update.version + 1)
             self.wait()
             if update.version + 1 < self._first_step:

@@ -34,7 +34,7 @@ from agentgym_jax.models.critic import Critic
 from agentgym_jax.models.lora import Adapters
 from agentgym_jax.models.policy import Params, Policy
 from agentgym_jax.models.sources import ModelSource
-from agentgym_jax.rl.algorithm import CriticSettings
+from agentgym_jax.rl.algorithm import CriticSettings, SharedCriticSettings
 from agentgym_jax.rl.horizons import check_groups
 from agentgym_jax.rl.rl_config import RLSettings, parse, policy_updates, total_updates
 from agentgym_jax.runs.run_folder import RunFolder
@@ -87,7 +87,7 @@ class Teacher:
 
 
 @dataclasses.dataclass(frozen=True)
-class RLParts(Parts):
+class RLParts(Parts[RLSettings, Sequence[Conversation]]):
     """All components of an RL job.
 
     Attributes:
@@ -100,9 +100,7 @@ class RLParts(Parts):
       teacher: Model that is the reference; None if the reference is the initial policy.
     """
 
-    settings: RLSettings
     agent: SampledAgent
-    data: Sequence[Conversation]
     train_schedule: MixtureSchedule
     optimizer: optax.GradientTransformation
     update: Update
@@ -117,9 +115,9 @@ class RLParts(Parts):
         if critic is None:
             return state
         of_critic = train_state.abstract_state(critic.network, critic.optimizer, layout)
-        return state.replace(critic=of_critic)
+        return dataclasses.replace(state, critic=of_critic)
 
-    def create_state(self, params) -> TrainState:
+    def create_state(self, params: Params) -> TrainState:
         """Returns the state before the first step, given the trained weights."""
         layout, critic = self.model.layout, self.critic
         state = train_state.create(self.model.trained, self.optimizer, params, layout)
@@ -127,26 +125,30 @@ class RLParts(Parts):
             return state
         first = critic.network.initial_params(self.model.merge(params))
         of_critic = train_state.create(critic.network, critic.optimizer, first, layout)
-        return state.replace(critic=of_critic)
+        return dataclasses.replace(state, critic=of_critic)
 
 
-def _load(run: Run, settings: RLSettings, environments: Environments):
+def _load(
+    run: Run, settings: RLSettings, environments: Environments | None
+) -> tuple[tuple[list[Conversation], MixtureSchedule], list[Conversation]]:
+    assert environments is not None, "the job has an agent"
     tasks = environments.train_tasks
     check_groups(settings.horizon, tasks)
     schedule = make_schedule(settings.environments, tasks, seed=settings.seed)
-    found = []
+    found: list[Conversation] = []
     if settings.sft is not None:
         found = load_conversations(settings.sft, run.folder, environments, run.console.phase)
     return (found, schedule), found
 
 
-def _build(parts: Parts) -> RLParts:
-    settings, model = parts.settings, parts.model
+def _build(parts: Parts[RLSettings, tuple[list[Conversation], MixtureSchedule]]) -> RLParts:
+    settings, model, agent = parts.settings, parts.model, parts.agent
+    assert agent is not None, "the job has an agent"
     optimizer = make_optimizer(**settings.optimizer, total_steps=policy_updates(settings))
     critic = shared_critic = None
     if settings.critic is not None:
         critic = _build_critic(settings.critic, model, total_updates(settings))
-        if settings.critic.is_shared:
+        if isinstance(settings.critic, SharedCriticSettings):
             coef, clip = settings.critic.coef, settings.critic.clip
             shared_critic = SharedCritic(critic.network, critic.optimizer, coef, clip)
     update, score = make_learner(
@@ -156,7 +158,7 @@ def _build(parts: Parts) -> RLParts:
     return RLParts(
         settings=settings,
         model=model,
-        agent=parts.agent,
+        agent=agent,
         data=conversations,
         train_schedule=schedule,
         optimizer=optimizer,

@@ -31,6 +31,7 @@ from agentgym_jax.learner.checkpoint import CheckpointError
 from agentgym_jax.learner.controller_state import ControllerState, horizon_statistics
 from agentgym_jax.learner.experience import Experience, make_experience
 from agentgym_jax.mesh import processes
+from agentgym_jax.models.policy import Params
 from agentgym_jax.rl.background_rollouts import RolloutPrefetcher
 from agentgym_jax.rl.build import RLParts
 from agentgym_jax.rl.rl_metrics import critic_metrics, group_metrics
@@ -59,6 +60,7 @@ def train(run: Run, parts: RLParts) -> None:
             while now.step < run.total_steps:
                 started = time.perf_counter()
                 now = train_step(run, parts, rollouts, now, reference)
+                assert now.unlogged is not None, "the step has metrics"
                 if parts.settings.rollout.max_off_policy_steps:
                     now.unlogged["time/collect_wait_s"] = rollouts.wait()
                 now.unlogged["time/iteration_s"] = time.perf_counter() - started
@@ -71,13 +73,14 @@ def train(run: Run, parts: RLParts) -> None:
 
 
 def train_step(
-    run: Run, parts: RLParts, rollouts: RolloutPrefetcher, now: LoopState, reference
+    run: Run, parts: RLParts, rollouts: RolloutPrefetcher, now: LoopState, reference: Params | None
 ) -> LoopState:
     """Takes one training step: rollout, scores, advantages, controllers, update.
 
     With `max_off_policy_steps` this function also starts the rollout of the next step.
     """
     settings = parts.settings
+    assert now.controllers is not None, "every RL job has controllers"
 
     # Collect. If no rollout runs during the update, its memory is free for the update.
     rollout = rollouts.take(now.controllers, now.step)
@@ -88,6 +91,7 @@ def train_step(
     # Score.
     reference_scores = None
     if settings.controllers.uses_kl_reward:
+        assert reference is not None, "the reward needs it"
         reference_scores = reference_logprobs(parts, reference, trajectories)
     values = critic_values(parts, now.state, trajectories)
 
@@ -108,7 +112,7 @@ def train_step(
     controllers, controller_metrics = update_controllers(
         parts, now.controllers, experience, rollout, now.step
     )
-    behaviour = ()
+    behaviour: tuple[SampledUpdate, ...] = ()
     if settings.rollout.max_off_policy_steps:
         params = parts.agent.spread_params
         if parts.model.adapters is not None:  # the update replaces these arrays
@@ -129,7 +133,7 @@ def train_step(
     )
 
 
-def restore_or_create(run: Run, parts: RLParts) -> tuple[LoopState, Any]:
+def restore_or_create(run: Run, parts: RLParts) -> tuple[LoopState, Params | None]:
     """Returns the newest or a new loop state, and the weights of the reference if one is needed.
 
     The weights of the reference have the types in which the learner computes. They are a copy,
@@ -142,15 +146,18 @@ def restore_or_create(run: Run, parts: RLParts) -> tuple[LoopState, Any]:
     if now is None or (settings.needs_reference and parts.teacher is None):
         reference = model.initial_params()
         if settings.sft is not None:
-            reference = warm_start(run, parts, reference)
+            reference = warm_start(run, parts, settings.sft, reference)
     if now is None:
+        assert reference is not None, "loaded above"
         controllers = settings.controllers.initial_state()
         now = LoopState(0, parts.create_state(reference), controllers=controllers)
     elif settings.rollout.max_off_policy_steps:
         now = _restore_behaviour(run, parts, now)
     if parts.teacher is not None:
         return now, parts.teacher.load(run.folder)
-    return now, model.policy.cast_params(reference) if settings.needs_reference else None
+    if reference is None or not settings.needs_reference:
+        return now, None
+    return now, model.policy.cast_params(reference)
 
 
 def _restore_behaviour(run: Run, parts: RLParts, now: LoopState) -> LoopState:

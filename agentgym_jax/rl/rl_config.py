@@ -107,14 +107,16 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
     check_trained(agent.environments)
     horizon = parse_horizons(section(config, "horizon"), agent.environments)
     algorithm = parse_section(config, "algorithm", AlgorithmSettings)
-    kind, options = kind_of("rollout.curriculum", agent.rollout.curriculum, CURRICULA)
+    rollout = agent.rollout
+    assert isinstance(rollout, RolloutSettings)
+    kind, options = kind_of("rollout.curriculum", rollout.curriculum, CURRICULA)
     curriculum = call(CURRICULA[kind], "rollout.curriculum", options)
     rules = {"baseline": algorithm.baseline, "kl_reward": algorithm.kl_reward}
     job = parse_job(
         config,
         algorithm.logprob_chunk,
         title=f"{algorithm.name} on {', '.join(agent.environments)}",
-        max_episodes=agent.rollout.tasks_per_step * agent.rollout.group_size,
+        max_episodes=rollout.tasks_per_step * rollout.group_size,
     )
     settings = RLSettings(
         **vars(agent),
@@ -140,7 +142,7 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
 
 def _check_consistency(s: RLSettings) -> None:
     """Checks conditions on several sections together; the error names all that do not hold."""
-    if found := [*_conflicts(s), *_overlap_conflicts(s)]:
+    if found := list(_conflicts(s)):
         raise ConfigError("\n".join(found))
     check_training_samples(s.sampling, "learner", s.learner.row_length)
     call(make_optimizer, "optimizer", s.optimizer, total_steps=policy_updates(s))
@@ -240,17 +242,11 @@ def _conflicts(s: RLSettings) -> Iterator[str]:
         )
     if s.tokenizer.source == "train" and (s.sft is None or not s.sft.demonstrations):
         yield ("config.tokenizer.source='train' needs config.sft.demonstrations")
-
-
-def _overlap_conflicts(s: RLSettings) -> Iterator[str]:
-    """Yields a message for every condition on overlapping rollouts that does not hold."""
-    found = f"config.rollout.max_off_policy_steps={s.rollout.max_off_policy_steps}"
-    if s.rollout.max_off_policy_steps <= 1:
-        return
-    if s.resamples:
+    if s.resamples and s.rollout.max_off_policy_steps > 1:
         yield (
-            f"{found}: the tasks of later steps are drawn before algorithm.zero_variance='resample' "
-            "knows how many it needs; set 0 or 1, or zero_variance to 'filter'"
+            f"config.rollout.max_off_policy_steps={s.rollout.max_off_policy_steps}: the tasks of "
+            "later steps are drawn before algorithm.zero_variance='resample' knows how many it "
+            "needs; set 0 or 1, or zero_variance to 'filter'"
         )
 
 

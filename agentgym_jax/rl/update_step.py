@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -23,9 +24,10 @@ from agentgym_jax.learner.experience import (
 from agentgym_jax.learner.optimizer import get_learning_rate
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.learner.turn_masks import turn_masks
-from agentgym_jax.learner.update import own_rows, put_batch, put_limit, put_position
+from agentgym_jax.learner.update import own_rows, put_batch, put_scalar
 from agentgym_jax.mesh import processes
 from agentgym_jax.mesh.sharding import Layout, launch_lock, to_host
+from agentgym_jax.models.policy import Params
 from agentgym_jax.rl.build import RLParts
 from agentgym_jax.rl.rl_config import (
     RLSettings,
@@ -44,7 +46,7 @@ def update_policy(
     run: Run,
     parts: RLParts,
     now: LoopState,
-    reference,
+    reference: Params | None,
     experience: Experience,
     findings: Sequence[Finding],
 ) -> tuple[TrainState, Metrics, list[Finding]]:
@@ -125,13 +127,13 @@ def age_metrics(trajectories: Sequence[Trajectory], step: int) -> Metrics:
 
 
 def reference_logprobs(
-    parts: RLParts, reference, trajectories: Sequence[Trajectory]
+    parts: RLParts, reference: Params, trajectories: Sequence[Trajectory]
 ) -> list[np.ndarray]:
     """Returns the reference's log-probabilities, one array per episode; 0 except on actions."""
     return _score_episodes(parts, _score_reference(parts, reference), trajectories)
 
 
-def _score_reference(parts: RLParts, reference) -> Callable[[TokenBatch], jax.Array]:
+def _score_reference(parts: RLParts, reference: Params) -> Callable[[TokenBatch], jax.Array]:
     """Returns the function that computes the reference's log-probabilities."""
     if parts.teacher is not None:
         score = parts.teacher.score
@@ -157,7 +159,7 @@ def _score_episodes(
     settings = parts.settings.learner
     # An episode without turns needs no scores, and its prompt may not fit a row.
     branches = [t.branches if t.turns else [slice(0, 1)] for t in trajectories]
-    sequences = [
+    sequences: list[dict[str, Any]] = [
         {
             "action_mask": t.action_mask[branch],
             "load": functools.partial(_tokens, t, branch, parts.model.grammars),
@@ -228,7 +230,7 @@ def _pack_mini_batches(
 def score_batch(
     parts: RLParts,
     state: TrainState,
-    reference,
+    reference: Params | None,
     packed: TokenBatch,
     seed: Sequence[int] = (0,),
 ) -> tuple[TokenBatch, np.ndarray]:
@@ -242,20 +244,24 @@ def score_batch(
     placed = put_micro_batches(batch, parts.model.layout)
     if processes.count() > 1:  # those of the rows of all processes
         found = np.stack(to_host([one.old_logprobs for one in placed]))
-        batch = batch.replace(old_logprobs=found)
+        batch = batching.with_arrays(batch, old_logprobs=found)
     params = parts.model.attach(state.params)
     learner = score_micro_batches(lambda one: parts.score(params, one)[0], placed)
     gap = np.abs(learner - batch.old_logprobs)[batch.action_mask]
     if parts.settings.algorithm.row.needs_marks:
         rng = np.random.default_rng(seed)
-        batch = batch.replace(marked=_marked(parts.settings.marks, learner, batch, rng))
+        batch = batching.with_arrays(
+            batch, marked=_marked(parts.settings.marks, learner, batch, rng)
+        )
     if parts.settings.algorithm.old_logprobs_from == "learner":
         sequence = np.where(batch.action_mask, batch.sequence_ids, -1)
         factor = parts.settings.correction(learner, batch.old_logprobs, sequence)
-        batch = batch.replace(old_logprobs=learner, advantages=factor * batch.advantages)
+        batch = batching.with_arrays(
+            batch, old_logprobs=learner, advantages=factor * batch.advantages
+        )
     if reference is not None:
         scores = score_micro_batches(_score_reference(parts, reference), placed)
-        batch = batch.replace(reference_logprobs=scores)
+        batch = batching.with_arrays(batch, reference_logprobs=scores)
     return batch, gap
 
 
@@ -305,7 +311,7 @@ def _gap_of_stale_weights(parts: RLParts, now: LoopState, experience: Experience
     newest = max(int(t.policy_versions[t.action_mask].max()) for t in trajectories)
     trajectories = [t for t in trajectories if newest in t.policy_versions[t.action_mask]]
     trajectories = trajectories[: parts.settings.learner.micro_rows]
-    params = {update.version: update.params for update in now.behaviour}[newest]
+    params = {update.version: update.weights for update in now.behaviour}[newest]
     if parts.model.adapters is not None:
         params = parts.model.attach(params)
     scores = _score_episodes(parts, lambda batch: parts.score(params, batch)[0], trajectories)
@@ -328,8 +334,8 @@ def _run_epochs(
 
     A mini-batch missing in `batches` still counts in the learning-rate schedules.
     """
-    logged = []
-    limit = put_limit(grad_limit, parts.model.layout)
+    logged: list[Mapping[str, jax.Array]] = []
+    limit = put_scalar(np.float32(grad_limit), parts.model.layout)
     rollout, learner = parts.settings.rollout, parts.settings.learner
     episodes = rollout.tasks_per_step * rollout.group_size // learner.mini_batches
     # With one episode per row; the branches of some episodes may need more.
@@ -375,11 +381,13 @@ def _optimiser_step(
 ) -> tuple[TrainState, Mapping[str, jax.Array]]:
     """Takes optimiser step `number` of a training step, for the policy and a separate critic."""
     critic, settings, layout = parts.critic, parts.settings, parts.model.layout
-    position = put_position(policy_updates_before(settings, step) + number, layout)
+    planned = np.int32(policy_updates_before(settings, step) + number)
+    position = put_scalar(planned, layout)
     if critic is None or critic.update is None:
         with launch_lock:
             return parts.update(state, batch, grad_limit, position, parts.model.base)
-    critic_position = put_position(updates_before(settings, step) + number, layout)
+    assert settings.critic is not None, "a critic has a section"
+    critic_position = put_scalar(np.int32(updates_before(settings, step) + number), layout)
     with launch_lock:
         critic_state, value_metrics = critic.update(state.critic, batch, critic_position)
     if step < settings.critic.warmup_steps:

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from agentgym_jax.models import kv_cache
-from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.hybrid import Cache
+from agentgym_jax.models.policy import Params, Policy
 from agentgym_jax.sampling import logits
 
 
@@ -48,7 +49,7 @@ class RowState:
 
         `history` is the number of positions of `tokens`; 0 for none.
         """
-        return cls(
+        arrays: dict[str, Any] = dict(
             token=np.zeros(rows, np.int32),
             length=np.zeros(rows, np.int32),
             budget=np.zeros(rows, np.int32),
@@ -60,6 +61,7 @@ class RowState:
             stop=np.tile(np.asarray(stop_ids, np.int32)[None], (rows, 1)),
             tokens=np.zeros((rows, history), np.int32) if history else None,
         )
+        return cls(**arrays)
 
     def select(self, chosen: Sequence[int], width: int) -> "tuple[RowState, np.ndarray | None]":
         """Returns `rows` and `row_B` of a call with `width` rows, of which only `chosen` are active.
@@ -126,15 +128,15 @@ def should_continue(
 @functools.partial(jax.jit, static_argnames=("policy", "steps"), donate_argnames=("cache",))
 def decode_chunk(
     policy: Policy,
-    params,
-    cache: kv_cache.KVCache,
+    params: Params,
+    cache: Cache,
     rows: RowState,
     return_after_finished: jax.Array,
     row_B: jax.Array | None = None,
     adjustment: logits.Adjustment | None = None,
     *,
     steps: int,
-) -> tuple[kv_cache.KVCache, DecodedChunk]:
+) -> tuple[Cache, DecodedChunk]:
     """Samples up to `steps` tokens for every active row; the cache is donated.
 
     Returns early if no row is active or `return_after_finished` rows have finished their turn.
@@ -187,13 +189,13 @@ def decode_chunk(
 @functools.partial(jax.jit, static_argnames=("policy",), donate_argnames=("cache",))
 def prefill(
     policy: Policy,
-    params,
-    cache: kv_cache.KVCache,
+    params: Params,
+    cache: Cache,
     tokens_nT: jax.Array,
     row_n: jax.Array,
     start_n: jax.Array,
     count_n: jax.Array,
-) -> kv_cache.KVCache:
+) -> Cache:
     """Writes one slice of tokens per line into the cache, which is donated.
 
     Several lines may have consecutive slices of a row, because each layer writes all slices before

@@ -7,14 +7,15 @@ position of a token. A draft is therefore accepted as long as it equals the draw
 tokens that decoding without drafts samples, up to the rounding of another shape.
 """
 
+import dataclasses
 import functools
 
 import chex
 import jax
 import jax.numpy as jnp
 
-from agentgym_jax.models import kv_cache
-from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.hybrid import Cache
+from agentgym_jax.models.policy import Params, Policy
 from agentgym_jax.sampling import decode, logits
 
 LONGEST = 6  # maximum number of tokens that are compared
@@ -61,8 +62,8 @@ def propose(tokens_BS: jax.Array, length_B: jax.Array, count: int) -> jax.Array:
 )
 def decode_chunk(
     policy: Policy,
-    params,
-    cache: kv_cache.KVCache,
+    params: Params,
+    cache: Cache,
     rows: decode.RowState,
     return_after_finished: jax.Array,
     row_B: jax.Array | None,
@@ -70,7 +71,7 @@ def decode_chunk(
     *,
     steps: int,
     draft_tokens: int,
-) -> tuple[kv_cache.KVCache, decode.DecodedChunk]:
+) -> tuple[Cache, decode.DecodedChunk]:
     """Samples, in up to `min(steps, max_steps)` steps, tokens for every active row.
 
     A step computes `draft_tokens + 1` positions (T) of each row and samples up to as many tokens.
@@ -134,7 +135,8 @@ def decode_chunk(
         )
         return step + 1, cache, row, out
 
-    empty = decode.DecodedChunk.create(B, capacity).replace(row_steps=jnp.int32(0))
+    empty = decode.DecodedChunk.create(B, capacity)
+    empty = dataclasses.replace(empty, row_steps=jnp.int32(0))
     limits = (rows, return_after_finished, jnp.minimum(steps, max_steps))
     should_continue = functools.partial(decode.should_continue, *limits)
     with jax.named_scope("decode_steps"):

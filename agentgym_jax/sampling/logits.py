@@ -3,6 +3,8 @@
 A sample does not depend on its row's position in the batch or on other rows.
 """
 
+from typing import Any
+
 import chex
 import flax.struct
 import jax
@@ -42,13 +44,14 @@ class Adjustment:
     @classmethod
     def create(cls, rows: int, vocab_size: int) -> "Adjustment":
         """Creates an adjustment that changes nothing, as NumPy arrays."""
-        return cls(
+        arrays: dict[str, Any] = dict(
             bias=np.zeros((rows, vocab_size), np.float32),
             repetition_penalty=np.ones(rows, np.float32),
             is_seen=np.zeros((rows, vocab_size), bool),
             min_p=np.zeros(rows, np.float32),
             mask=np.full((rows, num_words(vocab_size)), 2**32 - 1, np.uint32),
         )
+        return cls(**arrays)
 
 
 def adjust(logits_BV: jax.Array, adjustment: Adjustment) -> jax.Array:

@@ -8,9 +8,11 @@ not on the contents of other cache rows. Every run therefore computes a token in
 import dataclasses
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +72,8 @@ def separate_rows(slices: Sequence[PrefillSlice]) -> Iterator[list[PrefillSlice]
 
 
 def divide_lines(
-    items: Sequence[tuple[int, Any]], num_rows: int, lines: int, shards: int
-) -> Iterator[list[Any]]:
+    items: Sequence[tuple[int, T]], num_rows: int, lines: int, shards: int
+) -> Iterator[list[T | None]]:
     """Yields calls of `lines` lines in which the line of an item is on the device of its row.
 
     Args:
@@ -83,12 +85,12 @@ def divide_lines(
     Yields:
       The items of a call; None is an unused line.
     """
-    waiting: list[list[Any]] = [[] for _ in range(shards)]
+    waiting: list[list[T]] = [[] for _ in range(shards)]
     for row, item in items:
         waiting[row * shards // num_rows].append(item)
     width = lines // shards
     while any(waiting):
-        call = []
+        call: list[T | None] = []
         for queue in waiting:
             part, queue[:] = queue[:width], queue[width:]
             call += [*part, *[None] * (width - len(part))]

@@ -16,9 +16,8 @@ import numpy as np
 from agentgym_jax.checks.limits import Range
 from agentgym_jax.mesh.sharding import launch_lock
 from agentgym_jax.models.decode_backend import choose_backend
-from agentgym_jax.models.hybrid import HybridCache, create_cache
-from agentgym_jax.models.kv_cache import KVCache
-from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.hybrid import Cache, create_cache
+from agentgym_jax.models.policy import Params, Policy
 from agentgym_jax.sampling import decode, drafts, prefill
 from agentgym_jax.sampling.adjusting import CallOrder, TurnAdjuster, make_adjustment
 from agentgym_jax.sampling.logits import Adjustment
@@ -124,7 +123,7 @@ class Sampler:
         self._decode_steps = decode_steps
         self._return_after_finished = return_after_finished
         self._draft_tokens = draft_tokens
-        self._cache: KVCache | HybridCache | None = None
+        self._cache: Cache | None = None
         # True if a cache row is the state of a sequence, which cannot return to fewer tokens.
         self._has_state = policy.config.hybrid is not None
         # Possible numbers of rows of a decode call.
@@ -135,7 +134,7 @@ class Sampler:
             policy.layout,
             allow_native=not self._has_state and not policy.is_int8,
         )
-        self._params = None
+        self._params: Params | None = None
         self._version = -1
         self._open: dict[int, _Row] = {}
         self._queued_rows: list[int] = []  # rows with new tokens to prefill
@@ -160,7 +159,10 @@ class Sampler:
     @property
     def is_running(self) -> bool:
         """True from `begin` until the results of the decode call are ready."""
-        return self._running is not None and not self._running.chunk.steps.is_ready()
+        if self._running is None:
+            return False
+        steps = self._running.chunk.steps
+        return not steps.is_ready()  # type: ignore[attr-defined]  # JAX does not declare it
 
     @property
     def is_idle(self) -> bool:
@@ -168,7 +170,7 @@ class Sampler:
         return not self._queued_rows and not self._state.is_active.any()
 
     @property
-    def params(self):
+    def params(self) -> Params | None:
         """Current weights with stacked layers; None before the first `set_params`."""
         return None if self._params is None else self._backend.restore_params(self._params)
 
@@ -181,7 +183,7 @@ class Sampler:
         """Sets all counters to zero."""
         self.statistics = SamplerStatistics()
 
-    def set_params(self, params, version: int) -> None:
+    def set_params(self, params: Params, version: int) -> None:
         """Replaces the weights and drops all shared prefixes. Open rows keep their caches."""
         if self._running is not None:  # its tokens would have the wrong version
             raise ValueError("Sampler.set_params while a call is running: finish it first")
@@ -434,7 +436,8 @@ class Sampler:
             static["draft_tokens"] = self._draft_tokens
         else:
             program = decode.decode_chunk
-            state = state.replace(budget=np.minimum(state.budget, most), tokens=None)
+            state.budget[:] = np.minimum(state.budget, most)
+            state = dataclasses.replace(state, tokens=None)
             finished = 1 if adjustment is not None else self._return_after_finished
             inputs = (state, np.int32(finished), row_B, adjustment)
         with launch_lock:
@@ -531,7 +534,7 @@ class Sampler:
             if digest is not None:
                 claimed.add((digest, near))
         lengths = [T for T, _ in self.buckets]
-        slices = []
+        slices: list[PrefillSlice] = []
         for row in rows:
             chunk, start = self._open[row].queue[0], int(self._state.length[row])
             slices += prefill.cut_into_slices(chunk, row, start, lengths)
@@ -592,16 +595,19 @@ class Sampler:
         index = chosen if row_B is None else range(len(chosen))
         return state, list(zip(chosen, index, strict=True)), row_B
 
-    def _record_tokens(self, row: int, index: int, chunk) -> SampledTurn | None:
+    def _record_tokens(
+        self, row: int, index: int, chunk: decode.DecodedChunk
+    ) -> SampledTurn | None:
         """Stores the new tokens of one row and returns its turn if it ended."""
         record, state, n = self._open[row], self._state, int(chunk.count[index])
-        record.sampled.append(chunk.tokens[index, :n])
+        tokens = np.asarray(chunk.tokens[index, :n])
+        record.sampled.append(tokens)
         if self._has_state:
-            record.history.append(chunk.tokens[index, :n])
-        record.logprobs.append(chunk.logprobs[index, :n])
+            record.history.append(tokens)
+        record.logprobs.append(np.asarray(chunk.logprobs[index, :n]))
         if record.adjuster is not None:
-            record.adjuster.advance(chunk.tokens[index, :n].tolist())
-        self._note_tokens(row, chunk.tokens[index, :n])
+            record.adjuster.advance(tokens.tolist())
+        self._note_tokens(row, tokens)
         record.total += n
         state.token[row] = chunk.tokens[index, n - 1]
         state.length[row] += n

@@ -20,14 +20,14 @@ from agentgym_jax.serving.bodies import read_body
 from agentgym_jax.serving.error_answers import HANDLERS, error_body
 from agentgym_jax.serving.guard import Guard
 from agentgym_jax.serving.messages_api import CountRequest, MessagesApi, MessagesRequest
-from agentgym_jax.serving.requests import Generation, Pending, RequestError, answer_name
+from agentgym_jax.serving.requests import Generation, OnTokens, Pending, RequestError, answer_name
 from agentgym_jax.serving.responses_api import ResponsesApi, ResponsesRequest
 from agentgym_jax.serving.service import Service
 from agentgym_jax.serving.text_scores import TokenScores
 
 _EPISODE = "/episodes/{episode}"  # prefix of the routes of one episode
 # Kinds of the bodies by route.
-_KINDS = {
+_KINDS: dict[str, type[wire.Body]] = {
     "/v1/chat/completions": wire.ChatRequest,
     "/v1/completions": wire.CompletionRequest,
     "/v1/messages": MessagesRequest,
@@ -121,7 +121,7 @@ class _Served:
         reply = replies.Reply("chat.completion", self._backend.model_name)
         form = self._backend.answer_form
 
-        def submit(number: int, on_tokens: Any) -> Pending:
+        def submit(number: int, on_tokens: OnTokens | None) -> Pending:
             return chat.submit_chat(messages, tools, body.sampling(number, reply.id), on_tokens)
 
         def choice(number: int, result: Generation) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class _Served:
 
         if body.stream:
             format_ = streams.ChatFormat(
-                reply, self._backend.decode, body, choice, form, has_tools=body.may_call
+                reply, self._backend.tokenizer.decode, body, choice, form, has_tools=body.may_call
             )
             return await service.stream(request, submit, body.n, format_)
         results = await service.wait(request, submit, body.n)
@@ -163,14 +163,14 @@ class _Served:
                     param="prompt",
                 )
             self._service.check_size([p for p in prompts if isinstance(p, str)])
-            ids = [self._backend.encode(p) if isinstance(p, str) else p for p in prompts]
+            ids = [self._backend.tokenizer.encode(p) if isinstance(p, str) else p for p in prompts]
             self._service.check_ids(ids, "prompt")
             return body, ids
 
         body, ids = await self._service.run(read)
         reply = replies.Reply("text_completion", self._backend.model_name)
 
-        def submit(number: int, on_tokens: Any) -> Pending:
+        def submit(number: int, on_tokens: OnTokens | None) -> Pending:
             prompt = ids[number // body.n]
             own = dataclasses.replace(
                 body.sampling(number % body.n), name=answer_name(reply.id, number)
@@ -187,9 +187,9 @@ class _Served:
             logprobs = None
             if body.logprobs is not None:
                 logprobs = replies.text_logprobs(
-                    self._backend.decode, result, scores[prompt] if scores else None
+                    self._backend.tokenizer.decode, result, scores[prompt] if scores else None
                 )
-            echoed = self._backend.decode(ids[prompt]) if body.echo else ""
+            echoed = self._backend.tokenizer.decode(ids[prompt]) if body.echo else ""
             return {
                 "index": number,
                 "text": echoed + result.text,
@@ -200,7 +200,9 @@ class _Served:
 
         count = len(ids) * body.n
         if body.stream:
-            format_ = streams.TextFormat(reply, self._backend.decode, body, choice, AnswerForm())
+            format_ = streams.TextFormat(
+                reply, self._backend.tokenizer.decode, body, choice, AnswerForm()
+            )
             return await self._service.stream(request, submit, count, format_)
         if body.max_tokens == 0:
             results = [Generation.empty(ids[i // body.n]) for i in range(count)]
@@ -222,7 +224,7 @@ class _Served:
         options = body.sampling_params
         name = f"gen-{uuid.uuid4().hex}"
 
-        def submit(number: int, on_tokens: Any) -> Pending:
+        def submit(number: int, on_tokens: OnTokens | None) -> Pending:
             return chat.submit_tokens(body.token_ids, options.sampling(number, name), on_tokens)
 
         results = await self._service.wait(request, submit, options.n)
@@ -250,11 +252,11 @@ class _Served:
 
     def _names(self, result: Generation) -> list[str]:
         """Returns the texts of the sampled tokens."""
-        return [self._backend.decode([token]) for token in result.token_ids.tolist()]
+        return [self._backend.tokenizer.decode([token]) for token in result.token_ids.tolist()]
 
     def _parts(self, result: Generation) -> list[bytes]:
         """Returns the bytes of the sampled tokens."""
-        return [self._backend.token_bytes(token) for token in result.token_ids.tolist()]
+        return [self._backend.tokenizer.token_bytes(token) for token in result.token_ids.tolist()]
 
     def _logprobs(self, result: Generation) -> dict[str, Any]:
         return replies.token_logprobs(result, self._names(result), self._parts(result))

@@ -24,6 +24,7 @@ class Backend(abc.ABC):
 
     Attributes:
       engine: Engine that samples.
+      tokenizer: Tokenizer of the policy; names of special tokens are ordinary text.
       answer_form: Form of sampled answers.
       context_length: Maximum number of tokens of a conversation.
     """
@@ -34,7 +35,7 @@ class Backend(abc.ABC):
         self.engine = engine
         self.answer_form = answer_form
         self.context_length = engine.cache_length
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
 
     @abc.abstractmethod
     def chat(self, episode: str | None) -> Chat:
@@ -51,18 +52,6 @@ class Backend(abc.ABC):
         Raises:
           RequestError: This policy scores no prompts.
         """
-
-    def encode(self, text: str) -> list[int]:
-        """Returns the token ids of a text; names of special tokens are ordinary text."""
-        return self._tokenizer.encode(text)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Returns the text of token ids."""
-        return self._tokenizer.decode(ids)
-
-    def token_bytes(self, token: int) -> bytes:
-        """Returns the bytes of a token."""
-        return self._tokenizer.token_bytes(token)
 
     def load(self) -> tuple[int, int]:
         """Returns the number of sampling and of waiting requests."""

@@ -37,6 +37,7 @@ from agentgym_jax.text.grammars import TokenMatcher
 from agentgym_jax.text.tool_chat import ToolChat
 
 _CANCEL_S = 60.0
+Finish = Callable[["concurrent.futures.Future[Generation]"], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -348,12 +349,10 @@ class Conversations:
                     param=field,
                 )
 
-    def _finisher(
-        self, sequence: TokenSequence, store: Callable[[Message, str], None]
-    ) -> Callable[[Any], None]:
+    def _finisher(self, sequence: TokenSequence, store: Callable[[Message, str], None]) -> Finish:
         """Returns the function that ends a request and stores its answer, if it has one."""
 
-        def finish(future: Any) -> None:
+        def finish(future: "concurrent.futures.Future[Generation]") -> None:
             with self._lock:
                 del self._busy[sequence]
                 self._finished.notify_all()
@@ -423,7 +422,7 @@ def _valid(
     return found
 
 
-def _after(pending: Pending, finish: Callable[[Any], None]) -> Pending:
+def _after(pending: Pending, finish: Finish) -> Pending:
     """Returns a request whose result is set after `finish` was called.
 
     The next request of the client may arrive as soon as it has the result.

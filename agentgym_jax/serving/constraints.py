@@ -246,5 +246,5 @@ def _value_rules(rule: str, value: Mapping[str, Any], schema: Mapping[str, Any])
     shared = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
     return [
         f"{rule}: {rule}_json {_quote(_END_VALUE)}",
-        f"{rule}_json: {_json_expression(shared | value)}",
+        f"{rule}_json: {_json_expression({**shared, **value})}",
     ]

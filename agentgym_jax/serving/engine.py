@@ -13,7 +13,6 @@ import dataclasses
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from absl import logging
@@ -285,7 +284,9 @@ class Engine:
             sampler.prefill(sequence.row, chunks)
             self._active[sequence.row] = work
 
-    def _score(self, tokens: Sequence[int], future: "concurrent.futures.Future[Any]") -> None:
+    def _score(
+        self, tokens: Sequence[int], future: "concurrent.futures.Future[TokenScores]"
+    ) -> None:
         """Completes a request of `score`, between two calls of the sampler."""
         with self._lock:
             self.num_waiting -= 1
@@ -294,7 +295,9 @@ class Engine:
             future.set_exception(NotServingError(_STOPPED))
         elif future.set_running_or_notify_cancel():
             try:
-                future.set_result(score_tokens(self._sampler.policy, self._sampler.params, tokens))
+                params = self._sampler.params
+                assert params is not None, "an engine that runs has weights"
+                future.set_result(score_tokens(self._sampler.policy, params, tokens))
             except Exception as error:  # noqa: BLE001 - such as too little memory for a long text
                 future.set_exception(error)  # the requests of others go on
 
@@ -337,7 +340,7 @@ class Engine:
             return False
         if work.text is None:
             work.text = GrowingText(self.decode_text)
-        text, unchanged = work.text.update(tokens)
+        text, unchanged = work.text.update(tokens.tolist())
         start = max(0, unchanged - max(map(len, work.stop)) + 1)
         return any(text.find(stop, start) >= 0 for stop in work.stop)
 
@@ -430,7 +433,7 @@ def _tell(work: _Work, tokens: np.ndarray) -> None:
     if work.on_tokens is None:
         return
     try:
-        work.on_tokens(tokens)
+        work.on_tokens(tokens.tolist())
     except Exception:  # noqa: BLE001 - an error of one client must not end the others' requests
         logging.exception("a callback for sampled tokens failed")
         work.on_tokens = None

@@ -52,6 +52,17 @@ class HttpServer:
         while not self._server.started and self._thread.is_alive():
             time.sleep(0.005)
 
+    @classmethod
+    def listening(cls, app: ASGIApp, host: str, port: int) -> "HttpServer":
+        """Returns the server of a command; raises ValueError that names its flags."""
+        try:
+            return cls(app, host, port)
+        except OSError as error:
+            raise ValueError(
+                f"cannot listen on --host={host} --port={port} ({error}): give another --port, or "
+                "--port=0 for a free one"
+            ) from error
+
     def stop(self) -> None:
         """Closes the port and ends all requests within a few seconds."""
         self._server.should_exit = True

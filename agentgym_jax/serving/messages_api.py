@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from agentgym_jax.serving import replies, streams, wire
 from agentgym_jax.serving.answer_parts import Parts
 from agentgym_jax.serving.error_answers import messages_error
-from agentgym_jax.serving.requests import Generation, Pending, RequestError, Sampling
+from agentgym_jax.serving.requests import Generation, OnTokens, Pending, RequestError, Sampling
 from agentgym_jax.serving.service import Service
 from agentgym_jax.serving.turns import Turns, get, get_text, make_tool
 
@@ -160,7 +160,7 @@ class MessagesApi:
         chat, body, messages, tools = await service.read_chat(request, MessagesRequest)
         reply = _Reply(body, service)
 
-        def submit(number: int, on_tokens: Any) -> Pending:
+        def submit(number: int, on_tokens: OnTokens | None) -> Pending:
             return chat.submit_chat(messages, tools, body.sampling(reply.id), on_tokens)
 
         if body.stream:
@@ -242,7 +242,7 @@ class _MessageFormat(streams.Format):
 
     def __init__(self, reply: _Reply, service: Service):
         super().__init__(
-            service.backend.decode,
+            service.backend.tokenizer.decode,
             reply.form,
             has_tools=reply.body.may_call,
             stop=reply.body.sampling("").stop,

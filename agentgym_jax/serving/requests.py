@@ -123,9 +123,9 @@ class Generation:
         return cls(np.asarray(prompt_ids, np.int32), *none, "", "length", -1)
 
 
-# Called with the ids sampled so far (int32), in the thread of the engine, so it must not block. Only the
+# Called with the ids sampled so far, in the thread of the engine, so it must not block. Only the
 # result has the last tokens: they may contain a stop token or stop string.
-OnTokens = Callable[[Any], None]
+OnTokens = Callable[[Sequence[int]], None]
 
 
 @dataclasses.dataclass(frozen=True)

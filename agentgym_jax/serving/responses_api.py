@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from agentgym_jax.serving import replies, streams, wire
 from agentgym_jax.serving.answer_parts import Parts
-from agentgym_jax.serving.requests import Generation, Pending, RequestError, Sampling
+from agentgym_jax.serving.requests import Generation, OnTokens, Pending, RequestError, Sampling
 from agentgym_jax.serving.service import Service
 from agentgym_jax.serving.turns import Turns, get, get_text, make_tool
 
@@ -162,7 +162,7 @@ class ResponsesApi:
         chat, body, messages, tools = await service.read_chat(request, ResponsesRequest)
         reply = _Reply(body, service)
 
-        def submit(number: int, on_tokens: Any) -> Pending:
+        def submit(number: int, on_tokens: OnTokens | None) -> Pending:
             try:
                 return chat.submit_chat(messages, tools, body.sampling(reply.id), on_tokens)
             except RequestError as error:
@@ -272,7 +272,9 @@ class _ResponseFormat(streams.Format):
     """Events of `/v1/responses`."""
 
     def __init__(self, reply: _Reply, service: Service):
-        super().__init__(service.backend.decode, reply.form, has_tools=reply.body.may_call)
+        super().__init__(
+            service.backend.tokenizer.decode, reply.form, has_tools=reply.body.may_call
+        )
         self._reply = reply
         self._number = 0  # of the next event
         self._index = 0  # of the open item of the output, or of the next one
@@ -341,7 +343,7 @@ class _ResponseFormat(streams.Format):
 
     def _text_event(self, event: str, **fields: Any) -> str:
         name = "reasoning_text" if self._open == "reasoning" else "output_text"
-        logprobs = {} if self._open == "reasoning" else {"logprobs": []}
+        logprobs: dict[str, Any] = {} if self._open == "reasoning" else {"logprobs": []}
         return self._event(f"response.{name}.{event}", **self._place(), **fields, **logprobs)
 
     def _part_event(self, event: str) -> str:

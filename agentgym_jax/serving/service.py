@@ -15,7 +15,7 @@ from agentgym_jax.serving import streams, wire
 from agentgym_jax.serving.backend import Backend
 from agentgym_jax.serving.bodies import read_body
 from agentgym_jax.serving.error_answers import TOO_LONG
-from agentgym_jax.serving.requests import Chat, Generation, Pending, RequestError
+from agentgym_jax.serving.requests import Chat, Generation, OnTokens, Pending, RequestError
 
 _MAX_TOKEN_CHARACTERS = 256  # no token of a usual vocabulary is longer
 _MAX_UNKNOWN = 100  # unknown fields of requests that are logged
@@ -29,18 +29,20 @@ class Service:
         self.backend = backend
         self._unknown: set[str] = set()  # unknown fields that were logged
         # Event loop and its lock.
-        self._loop_lock: tuple[Any, asyncio.Lock] = (None, asyncio.Lock())
+        self._loop_lock: tuple[asyncio.AbstractEventLoop | None, asyncio.Lock]
+        self._loop_lock = (None, asyncio.Lock())
         self.registry = prometheus_client.CollectorRegistry()
-        make = {"registry": self.registry}
         self._prompt = prometheus_client.Counter(
-            "agentgym_prompt_tokens", "Tokens of prompts.", **make
+            "agentgym_prompt_tokens", "Tokens of prompts.", registry=self.registry
         )
         self._sampled = prometheus_client.Counter(
-            "agentgym_sampled_tokens", "Sampled tokens.", **make
+            "agentgym_sampled_tokens", "Sampled tokens.", registry=self.registry
         )
-        for place, name in enumerate(("running", "waiting")):
-            gauge = prometheus_client.Gauge(f"agentgym_requests_{name}", "Requests.", **make)
-            gauge.set_function(lambda place=place: backend.load()[place])
+        loads = {"running": lambda: backend.load()[0], "waiting": lambda: backend.load()[1]}
+        for name, load in loads.items():
+            prometheus_client.Gauge(
+                f"agentgym_requests_{name}", "Requests.", registry=self.registry
+            ).set_function(load)
 
     def chat(self, request: Request) -> Chat:
         """Returns the conversations that a request belongs to."""
@@ -139,7 +141,7 @@ class Service:
         pending = await self.run(_submit_all, submit, count)
         futures = [asyncio.wrap_future(p.result) for p in pending]
         try:
-            waiting: set[Any] = set(futures)
+            waiting = set(futures)
             while waiting:
                 done, waiting = await asyncio.wait(
                     waiting, timeout=_WATCH_S, return_when=asyncio.FIRST_EXCEPTION
@@ -191,11 +193,11 @@ def _count_characters(value: Any) -> int:
 
 
 # Function from the number of a choice and its callback to the submitted request.
-Submit = Callable[[int, Any], Pending]
+Submit = Callable[[int, OnTokens | None], Pending]
 
 
 def _submit_all(
-    submit: Submit, count: int, callback: Callable[[int], Any] = lambda number: None
+    submit: Submit, count: int, callback: Callable[[int], OnTokens | None] = lambda number: None
 ) -> list[Pending]:
     """Submits the requests of all choices; cancels them if one of them is refused."""
     pending: list[Pending] = []
@@ -208,7 +210,7 @@ def _submit_all(
     return pending
 
 
-def _cancel(pending: Sequence[Pending], futures: Sequence["asyncio.Future[Any]"]) -> None:
+def _cancel(pending: Sequence[Pending], futures: Sequence["asyncio.Future[Generation]"]) -> None:
     for request in pending:
         if not request.result.done():
             request.cancel()

@@ -10,9 +10,7 @@ import numpy as np
 
 from agentgym_jax.models.policy import Params, Policy
 
-_SHORTEST = (
-    16  # tokens of the shortest program; each program has twice the tokens of the one before
-)
+_SHORTEST = 16  # tokens of the shortest program; each has twice the tokens of the one before
 _CHUNK = 64  # tokens whose logits exist at the same time
 
 

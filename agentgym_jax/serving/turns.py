@@ -6,7 +6,7 @@ from typing import Any
 from agentgym_jax.serving import wire
 from agentgym_jax.serving.requests import RequestError
 
-_NAMES = {str: "a text", dict: "an object"}
+_NAMES: dict[type, str] = {str: "a text", dict: "an object"}
 
 
 class Turns:

@@ -372,8 +372,8 @@ class CompletionRequest(_Common):
     def prompts(self) -> list[str | list[int]]:
         """Returns one prompt per element of the list."""
         if isinstance(self.prompt, str) or (self.prompt and isinstance(self.prompt[0], int)):
-            return [self.prompt]  # type: ignore[list-item]
-        return list(self.prompt)  # type: ignore[arg-type]
+            return [self.prompt]
+        return list(self.prompt)  # type: ignore[arg-type]  # token ids were returned above
 
 
 class _GenerateSampling(_Common):

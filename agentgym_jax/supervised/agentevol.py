@@ -18,14 +18,15 @@ from agentgym_jax.config.agent import AgentSettings, check_training_samples, par
 from agentgym_jax.config.environment_sections import check_trained
 from agentgym_jax.config.sections import ConfigError, check, parse_section
 from agentgym_jax.config.settings import Count, CountOrNone, SftSettings, Turns
+from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.encoding import encode, train_on_text
 from agentgym_jax.data.pipeline import Batches
-from agentgym_jax.data.tasks import Task
+from agentgym_jax.data.tasks import MixtureSchedule, Task
 from agentgym_jax.episodes.trajectory import Trajectory, from_record, to_record
 from agentgym_jax.jobs.environments import Environments, make_schedule
 from agentgym_jax.jobs.job import Parts, open_job
 from agentgym_jax.jobs.run import LoopState, Run, StopRequested
-from agentgym_jax.jobs.sampled_agents import check_held_out, training_preambles
+from agentgym_jax.jobs.sampled_agents import SampledAgent, check_held_out, training_preambles
 from agentgym_jax.learner.episode_selection import MEASURES, WEIGHTINGS, Rule, select_episodes
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.mesh import processes
@@ -76,7 +77,7 @@ class AgentEvolSettings:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class JobSettings(SupervisedSettings):
+class JobSettings(SupervisedSettings[SftSettings]):
     """Checked config of job `agentevol`.
 
     `agent` has the sampling options of evaluations, `sampling` those of the explorations.
@@ -87,11 +88,18 @@ class JobSettings(SupervisedSettings):
     agentevol: AgentEvolSettings
 
 
+@dataclasses.dataclass(frozen=True)
+class AgentEvolParts(Parts[JobSettings, tuple[list[Conversation], MixtureSchedule]]):
+    """Components of job `agentevol`: the data are demonstrations and the order of the tasks."""
+
+    agent: SampledAgent
+
+
 def parse(config: Mapping[str, Any]) -> JobSettings:
     """Parses a plain config and checks all its sections."""
-    settings = supervised_loop.parse_without_agent(config, SftSettings, "agentevol")
+    recorded = supervised_loop.parse_without_agent(config, SftSettings, "agentevol")
     # Every fit ends with an evaluation.
-    agent = parse_agent(config, every=settings.learning.steps, at_start=False)
+    agent = parse_agent(config, every=recorded.learning.steps, at_start=False)
     check_trained(agent.environments)
     # Evaluations sample with temperature 1 from the whole distribution, so that scores do not
     # depend on the temperature of the exploration.
@@ -103,7 +111,7 @@ def parse(config: Mapping[str, Any]) -> JobSettings:
         "agentevol": exploration,
         "max_episodes": exploration.tasks_per_file * exploration.samples,
     }
-    settings = JobSettings(**vars(settings) | changes)
+    settings = JobSettings(**vars(recorded) | changes)
     _check_consistency(settings, config["total_steps"])
     return settings
 
@@ -126,17 +134,22 @@ def _check_consistency(s: JobSettings, total_steps: int) -> None:
     check_training_samples(s.sampling, "sft", s.learning.row_length)
 
 
-def _load(run: Run, settings: JobSettings, environments: Environments):
+def _load(
+    run: Run, settings: JobSettings, environments: Environments | None
+) -> tuple[tuple[list[Conversation], MixtureSchedule], list[Conversation]]:
+    assert environments is not None, "the job has an agent"
     found = load_conversations(settings.learning, run.folder, environments, run.console.phase)
     check_held_out(environments, found)
     entries, tasks = settings.agent.environments, environments.train_tasks
     return (found, make_schedule(entries, tasks, seed=run.seed)), found
 
 
-open_agentevol = functools.partial(open_job, parse=parse, load=_load)
+open_agentevol = functools.partial(
+    open_job, parse=parse, load=_load, build=lambda parts: AgentEvolParts(**vars(parts))
+)
 
 
-def train(run: Run, parts: Parts) -> None:
+def train(run: Run, parts: AgentEvolParts) -> None:
     """Trains until `run.total_steps`; `supervised_loop.fit` lists the errors."""
     model, settings = parts.model, parts.settings.learning
     optimizer, sft_step = sft.make_sft_step(model, settings, parts.settings.logprob_chunk)
@@ -165,7 +178,7 @@ def train(run: Run, parts: Parts) -> None:
 
 
 def _load_fit_data(
-    run: Run, parts: Parts, explorer: TrainState | None, fit: int
+    run: Run, parts: AgentEvolParts, explorer: TrainState | None, fit: int
 ) -> tuple[Batches, Metrics]:
     """Returns the batches of fit number `fit`, and metrics of the conversations in them.
 
@@ -199,7 +212,9 @@ def _load_fit_data(
     return data, metrics
 
 
-def _explore(run: Run, parts: Parts, explorer: TrainState | None, number: int) -> list[Trajectory]:
+def _explore(
+    run: Run, parts: AgentEvolParts, explorer: TrainState | None, number: int
+) -> list[Trajectory]:
     """Returns the episodes of exploration `number`; samples those missing in the run folder.
 
     File names contain the number of optimiser steps before the exploration. If a run resumes at an
@@ -224,7 +239,7 @@ def _explore(run: Run, parts: Parts, explorer: TrainState | None, number: int) -
     return [from_record(r) for kind in files for r in folder.read_trajectories(step, kind)]
 
 
-def _tasks_of_round(parts: Parts, number: int) -> list[Task]:
+def _tasks_of_round(parts: AgentEvolParts, number: int) -> list[Task]:
     """Returns the tasks of exploration `number`; the first exploration has number 1."""
     _, schedule = parts.data
     count = parts.settings.agentevol.tasks_per_round
@@ -236,7 +251,7 @@ def _tasks_of_round(parts: Parts, number: int) -> list[Task]:
 
 
 def _collect(
-    run: Run, parts: Parts, tasks: Sequence[Task], step: int, phase: str
+    run: Run, parts: AgentEvolParts, tasks: Sequence[Task], step: int, phase: str
 ) -> list[Trajectory]:
     settings, sampling = parts.settings.agentevol, parts.settings.sampling
     requests = [

@@ -37,7 +37,7 @@ from agentgym_jax.learner.preference import (
     put_pairs,
 )
 from agentgym_jax.learner.train_state import TrainState
-from agentgym_jax.learner.update import make_score, put_limit, put_position
+from agentgym_jax.learner.update import make_score, put_scalar
 from agentgym_jax.mesh import processes
 from agentgym_jax.mesh.sharding import to_host
 from agentgym_jax.supervised import supervised_loop
@@ -79,12 +79,18 @@ class DpoSettings(RecordedDataSettings):
             raise ValueError("give preferences, files or demonstrations: there is nothing to pair")
 
 
-def parse(config: Mapping[str, Any]) -> SupervisedSettings:
+Settings = SupervisedSettings[DpoSettings]
+DpoParts = Parts[Settings, list[Preference]]
+
+
+def parse(config: Mapping[str, Any]) -> Settings:
     """Parses a plain config and checks all its sections."""
     return supervised_loop.parse(config, DpoSettings)
 
 
-def _load(run: Run, settings: SupervisedSettings, environments: Environments | None):
+def _load(
+    run: Run, settings: Settings, environments: Environments | None
+) -> tuple[list[Preference], list[Conversation]]:
     episodes = load_conversations(settings.learning, run.folder, environments, run.console.phase)
     preferences = load_preferences(settings.learning, episodes, seed=run.seed)
     run.console.note(f"{len(preferences)} preference pairs")
@@ -118,7 +124,7 @@ def load_preferences(
     return preferences + made
 
 
-def train(run: Run, parts: Parts) -> None:
+def train(run: Run, parts: DpoParts) -> None:
     """Trains until `run.total_steps`; `supervised_loop.fit` lists the errors."""
     settings, model = parts.settings.learning, parts.model
     layout, chunk = model.layout, parts.settings.logprob_chunk
@@ -149,7 +155,8 @@ def train(run: Run, parts: Parts) -> None:
             length_normalised=settings.length_normalised,
         )
         packed = time.perf_counter()
-        limit, position = put_limit(grad_limit, layout), put_position(step, layout)
+        limit = put_scalar(np.float32(grad_limit), layout)
+        position = put_scalar(np.int32(step), layout)
         state, computed = update(state, put_pairs(batch, layout), limit, position, model.base)
         computed = jax.device_get(computed)
         metrics = step_metrics(
@@ -214,7 +221,7 @@ def _pairs_of_step(count: int, step: int, *, per_step: int, seed: int) -> list[i
 
 
 def _reference_logprobs(
-    run: Run, parts: Parts, members: Sequence[EncodedConversation]
+    run: Run, parts: DpoParts, members: Sequence[EncodedConversation]
 ) -> list[np.ndarray]:
     """Returns the initial policy's log-probability of every token, one array per conversation.
 

@@ -7,25 +7,28 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 import optax
 
 from agentgym_jax.algorithms import losses
 from agentgym_jax.config.model import Model
 from agentgym_jax.config.sections import ConfigError
 from agentgym_jax.config.settings import SftSettings
+from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.encoding import encode
 from agentgym_jax.data.pipeline import Batches, batches
 from agentgym_jax.episodes import batch as batching
 from agentgym_jax.jobs.environments import Environments
-from agentgym_jax.jobs.job import Parts, open_job
+from agentgym_jax.jobs.job import JobSettings, Parts, open_job
 from agentgym_jax.jobs.run import Run, StopRequested
 from agentgym_jax.jobs.sampled_agents import check_held_out
 from agentgym_jax.learner import train_state
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.learner.optimizer import make_optimizer
 from agentgym_jax.learner.train_state import TrainState
-from agentgym_jax.learner.update import make_update, put_batch, put_limit, put_position
+from agentgym_jax.learner.update import make_update, put_batch, put_scalar
 from agentgym_jax.mesh import processes
+from agentgym_jax.models.policy import Params
 from agentgym_jax.supervised import supervised_loop
 from agentgym_jax.supervised.imitation_data import load_conversations
 from agentgym_jax.supervised.supervised_loop import Metrics, SupervisedSettings, step_metrics
@@ -33,14 +36,17 @@ from agentgym_jax.telemetry.metrics_file import MetricWriter
 from agentgym_jax.text.chat import EncodedConversation
 
 WARM_START = "warm_start"  # folder of the warm start in a run folder
+Settings = SupervisedSettings[SftSettings]
 
 
-def parse(config: Mapping[str, Any]) -> SupervisedSettings:
+def parse(config: Mapping[str, Any]) -> Settings:
     """Parses a plain config and checks all its sections."""
     return supervised_loop.parse(config, SftSettings)
 
 
-def _load(run: Run, settings: SupervisedSettings, environments: Environments | None):
+def _load(
+    run: Run, settings: Settings, environments: Environments | None
+) -> tuple[list[Conversation], list[Conversation]]:
     found = load_conversations(settings.learning, run.folder, environments, run.console.phase)
     check_held_out(environments, found)
     return found, found
@@ -49,7 +55,7 @@ def _load(run: Run, settings: SupervisedSettings, environments: Environments | N
 open_sft = functools.partial(open_job, parse=parse, load=_load)
 
 
-def train(run: Run, parts: Parts) -> None:
+def train(run: Run, parts: Parts[Settings, list[Conversation]]) -> None:
     """Trains until `run.total_steps`; `supervised_loop.fit` lists the errors."""
     settings, model = parts.settings.learning, parts.model
     optimizer, sft_step = make_sft_step(model, settings, parts.settings.logprob_chunk)
@@ -60,7 +66,12 @@ def train(run: Run, parts: Parts) -> None:
     )
 
 
-def warm_start(run: Run, parts: Parts, params: Any) -> Any:
+def warm_start(
+    run: Run,
+    parts: Parts[JobSettings, Sequence[Conversation]],
+    settings: SftSettings,
+    params: Params,
+) -> Params:
     """Returns the weights after the warm start of RL from `params`.
 
     It trains once on the conversations in `parts.data`, and later reads the folder `warm_start`.
@@ -69,7 +80,8 @@ def warm_start(run: Run, parts: Parts, params: Any) -> Any:
     Raises:
       StopRequested: The user requested a stop. The steps that are done are saved.
     """
-    settings, model = parts.settings.sft, parts.model
+    model, agent = parts.model, parts.agent
+    assert agent is not None, "a job with rollouts has an agent"
     folder, phase = run.folder.path / WARM_START, "warm start (SFT)"
     folder.mkdir(exist_ok=True)
     directory = run.folder.permanent / WARM_START / "checkpoints"
@@ -79,7 +91,7 @@ def warm_start(run: Run, parts: Parts, params: Any) -> Any:
             return checkpoints.restore_params(settings.steps, model.abstract_params())
         optimizer, sft_step = make_sft_step(model, settings, parts.settings.logprob_chunk)
         # With the messages of the run's episodes, a conversation starts like an episode.
-        preambles = {name: text.preamble for name, text in parts.agent.environments.texts.items()}
+        preambles = {name: text.preamble for name, text in agent.environments.texts.items()}
         encoded = encode(parts.data, model.renderer, preambles, train_on=settings.train_on)
         data = make_batches(encoded, settings, run.seed)
         first, is_writer = checkpoints.newest or 0, processes.is_writer()
@@ -163,7 +175,8 @@ def make_sft_step(
         tokens = data.batch_at(step)
         batch = batching.micro_batches(tokens, settings.micro_rows)
         packed = time.perf_counter()
-        limit, position = put_limit(grad_limit, model.layout), put_position(step, model.layout)
+        limit = put_scalar(np.float32(grad_limit), model.layout)
+        position = put_scalar(np.int32(step), model.layout)
         state, computed = update(state, put_batch(batch, model.layout), limit, position, model.base)
         computed = jax.device_get(computed)
         metrics = step_metrics(computed, tokens, settings, step, started=started, packed=packed)

@@ -3,7 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import jax
 import optax
@@ -21,16 +21,19 @@ from agentgym_jax.config.sections import (
 from agentgym_jax.config.settings import RecordedDataSettings, SupervisedTopLevel, check_top
 from agentgym_jax.episodes.batch import TokenBatch
 from agentgym_jax.jobs.after_step import Metrics, finish_step, log_step, save_or_stop
-from agentgym_jax.jobs.job import JobSettings, Parts, parse_job
+from agentgym_jax.jobs.job import AnyParts, JobSettings, parse_job
 from agentgym_jax.jobs.run import LoopState, Run, StopRequested
 from agentgym_jax.learner import train_state
 from agentgym_jax.learner.optimizer import get_learning_rate
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.telemetry import guards
 
+Learning = TypeVar("Learning", bound=RecordedDataSettings)
+LearningOf = TypeVar("LearningOf", bound=RecordedDataSettings, covariant=True)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SupervisedSettings(JobSettings):
+class SupervisedSettings(JobSettings, Generic[LearningOf]):
     """Checked config of a job on recorded data.
 
     Attributes:
@@ -38,13 +41,13 @@ class SupervisedSettings(JobSettings):
       agent: Sections of the evaluated agent; None for a job without evaluation.
     """
 
-    learning: RecordedDataSettings
+    learning: LearningOf
     agent: AgentSettings | None
 
 
 def parse_without_agent(
-    config: Mapping[str, Any], kind: type[RecordedDataSettings], *sections: str
-) -> SupervisedSettings:
+    config: Mapping[str, Any], kind: type[Learning], *sections: str
+) -> SupervisedSettings[Learning]:
     """Parses a plain config except for the sections of the agent and `sections`."""
     known = (*JOB_SECTIONS, *ALL_AGENT_SECTIONS, kind.section, *sections)
     check_top(config, known, SupervisedTopLevel)
@@ -53,7 +56,7 @@ def parse_without_agent(
     return SupervisedSettings(**vars(settings), learning=learning, agent=None)
 
 
-def parse(config: Mapping[str, Any], kind: type[RecordedDataSettings]) -> SupervisedSettings:
+def parse(config: Mapping[str, Any], kind: type[Learning]) -> SupervisedSettings[Learning]:
     """Parses and checks a plain config with all or none of the sections of an agent."""
     settings = parse_without_agent(config, kind)
     steps, total_steps = settings.learning.steps, config["total_steps"]
@@ -69,7 +72,7 @@ def parse(config: Mapping[str, Any], kind: type[RecordedDataSettings]) -> Superv
 
 def fit(
     run: Run,
-    parts: Parts,
+    parts: AnyParts,
     optimizer: optax.GradientTransformation,
     take_step: Callable[[TrainState, int, float], tuple[TrainState, Metrics]],
     before_step: Callable[[LoopState], LoopState] = lambda now: now,

@@ -42,3 +42,8 @@ def test_the_error_for_an_invalid_hybrid_names_the_section():
     wrong = ARCHITECTURE | dict(hybrid=ARCHITECTURE["hybrid"] | dict(value_heads=3, key_heads=2))
     with pytest.raises(ConfigError, match=r"config\.model\.architecture: .*multiple of key_heads"):
         settings(architecture=wrong)
+
+
+def test_a_part_of_an_architecture_that_is_no_section_is_refused():
+    with pytest.raises(ConfigError, match="hybrid=5: expected a section or None"):
+        settings(architecture=ARCHITECTURE | dict(hybrid=5))

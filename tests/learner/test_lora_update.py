@@ -42,7 +42,9 @@ def train(batches, layout=None, steps=3, **changes):
     state = train_state.create(adapters, made, trained, layout)
     for _ in range(steps):
         placed = update.put_batch(batches, layout)
-        state, metrics = step(state, placed, update.put_limit(np.inf, layout), base=base)
+        state, metrics = step(
+            state, placed, update.put_scalar(np.float32(np.inf), layout), base=base
+        )
     whole = merge(adapters.attach(base, state.params))
     return jax.device_get((whole, state.params, metrics))
 

@@ -183,11 +183,15 @@ def test_an_update_is_skipped_only_if_its_gradient_exceeds_the_limit(
     expected, norm = on_host(expected), float(metrics["grad_norm"])
     state = learner.state()
     before = on_host(state)
-    state, metrics = learner.update(state, update.put_batch(batch), update.put_limit(0.99 * norm))
+    state, metrics = learner.update(
+        state, update.put_batch(batch), update.put_scalar(np.float32(0.99 * norm))
+    )
     assert_equal(on_host(state), before)
     assert (metrics["skipped"], metrics["nonfinite"]) == (1, 0)
     assert metrics["grad_norm"] == norm
-    state, metrics = learner.update(state, update.put_batch(batch), update.put_limit(1.01 * norm))
+    state, metrics = learner.update(
+        state, update.put_batch(batch), update.put_scalar(np.float32(1.01 * norm))
+    )
     assert_equal(on_host(state), expected)
     assert (metrics["skipped"], metrics["nonfinite"]) == (0, 0)
 

@@ -80,6 +80,6 @@ def test_the_sampler_is_released_unless_a_rollout_runs_during_the_update(
         ),
         agent=types.SimpleNamespace(sampler=types.SimpleNamespace(release=release)),
     )
-    now = types.SimpleNamespace(controllers=None, step=0)
+    now = types.SimpleNamespace(controllers=object(), step=0)
     with pytest.raises(error):
         loop.train_step(None, parts, rollouts, now, None)

@@ -88,18 +88,18 @@ def test_an_interrupted_warm_start_continues_to_the_bits_of_an_undisturbed_one(
     make = sft.make_sft_step(parts.model, parts.settings.sft, parts.settings.logprob_chunk)
     monkeypatch.setattr(sft, "make_sft_step", lambda *_: make)  # compiles one program
     copy = lambda: jax.tree.map(np.asarray, first)
-    whole = sft.warm_start(make_run(tmp_path / "whole"), parts, copy())
+    whole = sft.warm_start(make_run(tmp_path / "whole"), parts, parts.settings.sft, copy())
     path = tmp_path / "parts"
     for stops, done in (((True,), 0), ((False, False, True), 2), ((False, True), 3), ((True,), 3)):
         with pytest.raises(StopRequested, match=f"after step {done} of the warm start"):
-            sft.warm_start(make_run(path, stops), parts, copy())
+            sft.warm_start(make_run(path, stops), parts, parts.settings.sft, copy())
         assert [step for step, _ in losses(path)] == list(range(1, done + 1))
-    resumed = sft.warm_start(make_run(path), parts, copy())
+    resumed = sft.warm_start(make_run(path), parts, parts.settings.sft, copy())
     jax.tree.map(np.testing.assert_array_equal, resumed, whole)
     assert losses(path) == losses(tmp_path / "whole") and len(losses(path)) == STEPS
     with Checkpoints(path / "warm_start" / "checkpoints", max_to_keep=1) as checkpoints:
         assert checkpoints.steps() == [STEPS]
     # A finished warm start is read, not repeated.
     monkeypatch.setattr(sft, "make_sft_step", None)
-    again = sft.warm_start(make_run(path), parts, copy())
+    again = sft.warm_start(make_run(path), parts, parts.settings.sft, copy())
     jax.tree.map(np.testing.assert_array_equal, again, whole)

@@ -146,15 +146,6 @@ class FakeBackend:
             raise UnknownEpisodeError(f"there is no episode {episode}")
         return self
 
-    def encode(self, text):
-        return self.tokenizer.encode(text)
-
-    def decode(self, ids):
-        return self.tokenizer.decode(ids)
-
-    def token_bytes(self, token):
-        return self.tokenizer.token_bytes(token)
-
     def load(self):
         return len(self.open), 0
 
@@ -181,7 +172,9 @@ class FakeBackend:
         if self.text is None:
             self.open.append(future)
         else:
-            ids = np.asarray(self.encode(self.text[:400]), np.int32)  # enough for all streams
+            ids = np.asarray(
+                self.tokenizer.encode(self.text[:400]), np.int32
+            )  # enough for all streams
             logprobs = np.full(len(ids), -0.5, np.float32)
             if on_tokens is not None:
                 threading.Thread(target=self._tell, args=(future, ids, logprobs, on_tokens)).start()

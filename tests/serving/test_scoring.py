@@ -45,7 +45,7 @@ def test_the_likeliest_tokens_are_those_of_greedy_sampling(served):
     )
     for ids, is_greedy in ((greedy, True), (other, False)):
         (scored,) = score(served, ids)
-        start = len(served.backend.encode("go"))
+        start = len(served.backend.tokenizer.encode("go"))
         logprobs = scored["logprobs"]
         best = [max(top, key=top.get) for top in logprobs["top_logprobs"][start:]]
         assert (best == logprobs["tokens"][start:]) is is_greedy
