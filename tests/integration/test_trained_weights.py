@@ -1,4 +1,4 @@
-"""The trained weights in the repository reach the scores that are stored beside them."""
+"""The trained weights in the repository reach their stored scores."""
 
 import json
 import os

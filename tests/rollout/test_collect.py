@@ -131,7 +131,7 @@ def pausing(*turn_versions):
         halves = [episodes.take(indices) for indices in added]
         assert [s.episodes for s in statistics][:2] == [0, 0]
         for name, count in (("turns", lambda t: len(t.turns)), ("episodes", lambda t: 1)):
-            # what a call counts has happened in it: no turn is counted twice or late
+            # a call counts only what happened in it: no turn is counted twice or late
             counts = [getattr(s, name) for s in statistics]
             assert min(counts) >= 0 and sum(counts) == sum(count(t) for h in halves for t in h)
         assert not max(turn_versions) or statistics[0].turns > 0
