@@ -103,18 +103,21 @@ def find(model: str, adapted_by: Sequence[pathlib.Path] = ()) -> ModelSource:
         name = peft_files.read_config(path).get("base_model_name_or_path")
         if not name:
             raise ValueError(f"{path}: {peft_files.CONFIG_FILE} names no base_model_name_or_path")
+        shown = limits.shorten(name)
         chain = (*adapted_by, path.resolve())
         if len(set(chain)) < len(chain):
-            raise ValueError(f"{path}: base_model_name_or_path={name} leads back to these adapters")
+            raise ValueError(
+                f"{path}: base_model_name_or_path={shown} leads back to these adapters"
+            )
         try:
             base = find(name, chain)
         except (FileNotFoundError, ValueError) as error:
             raise type(error)(
-                f"{path / peft_files.CONFIG_FILE}: base_model_name_or_path={name}: {error}"
+                f"{path / peft_files.CONFIG_FILE}: base_model_name_or_path={shown}: {error}"
             ) from error
         if base.config.hybrid is not None:
             raise ValueError(
-                f"{path} adapts {name}, a Qwen3.5; adapters of this family are not supported, so "
+                f"{path} adapts {shown}, a Qwen3.5; adapters of this family are not supported, so "
                 "merge them with PEFT and pass the merged directory"
             )
         return ModelSource(model, "peft_dir", path, base.config, base)

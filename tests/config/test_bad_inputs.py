@@ -415,7 +415,7 @@ COMMANDS = [
     ("train --config=configs/sft/trajectories.py:evaluate=chess --workdir={}", "'chess'"),
     ("train --config=configs/quickstart.py --workdir={} --config.optimizer=adam", "is a section"),
     ("train --config=configs/quickstart.py --workdir={} --config.total_steps=ten", "'ten'"),
-    ("train --config=configs/quickstart.py --workdir={} --config.sead=1", "did you mean seed?"),
+    ("train --config=configs/quickstart.py --workdir={} --config.sead=1", "did you mean 'seed'?"),
     ("train --config=configs/quickstart.py --workdir={} --wrkdir=x", "wrkdir"),
     ("train --config=configs/quickstart.py --workdir=", "--workdir= is empty"),
     ("train --workdir={}", "--config is missing"),

@@ -75,7 +75,7 @@ def change(path, **changes):
         (dict(base_model_name_or_path=""), "names no base_model_name_or_path"),
         (
             dict(base_model_name_or_path="/no/such"),
-            "adapter_config.json: base_model_name_or_path=/no/such: .* no existing path",
+            "adapter_config.json: base_model_name_or_path='/no/such': .* no existing path",
         ),
     ],
 )
