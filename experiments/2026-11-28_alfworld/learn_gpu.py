@@ -11,10 +11,6 @@ from agentgym_jax.configs import common
 
 EXPERIMENTS = pathlib.Path(__file__).parents[1]
 KINDS = ("look_at_obj_in_light", "pick_and_place_simple")
-INSTRUCTIONS = (
-    "You are in a room. Go to places, and open closed ones, until you see the thing of your task. "
-    "Take it, and do the task with it. Answer with exactly one of the available actions."
-)
 
 
 def tasks(split, limit=0):
@@ -30,17 +26,12 @@ def get_config(arg=None):
     options = f"environment=textcraft,model={opt.model},steps={opt.steps},warm={opt.warm}"
     smoke = ",smoke" if opt.smoke else ""
     c = load_config(f"{EXPERIMENTS / '2026-11-27_qwen_learns/learn.py'}:{options}{smoke}")
-    c.environments = dict(
-        alfworld=common.environment(
-            train=tasks("train"),
-            eval=tasks("test", 1 if opt.smoke else 0),
-            instructions=INSTRUCTIONS,
-            action_format="react_or_bare",
-            horizon=dict(kind="fixed", turns=14),
-            eval_max_turns=14,
-            options=dict(expert="searches"),
-        )
-    )
+    small = load_config(str(EXPERIMENTS / "2026-11-28_alfworld/learn_qwen.py"))
+    c.environments = small.environments
+    c.environments.alfworld.train = tasks("train")
+    c.environments.alfworld.eval = tasks("test", 1 if opt.smoke else 0)
+    c.environments.alfworld.horizon = dict(kind="fixed", turns=14)
+    c.environments.alfworld.eval_max_turns = 14
     if not opt.smoke:
         c.sampler.buckets = ((128, 16), (256, 8))  # an observation has about 120 tokens
     with c.unlocked():
