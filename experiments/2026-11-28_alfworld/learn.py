@@ -1,6 +1,8 @@
 r"""A policy from scratch learns ALFWorld: it imitates an expert that searches, then RL.
 
 python -m agentgym_jax.train --config=experiments/2026-11-28_alfworld/learn.py --workdir=runs/alfworld
+
+The imitated houses are those of `more_tasks`, which neither RL nor the evaluation has.
 """
 
 from agentgym_jax.configs import common
@@ -8,7 +10,7 @@ from agentgym_jax.configs.rl import bandit
 
 # Kinds of tasks in RL and evaluation, with data_idx % 6. Imitation has all six kinds.
 KINDS = {"pick_and_place_simple": 0, "look_at_obj_in_light": 1}
-TRAIN_TASKS, ALL_TASKS = 2420, 2620  # the others are held out, in other rooms
+TRAIN_TASKS, ALL_TASKS = 2420, 2620  # RL has the first, the others are held out, in other rooms
 TURNS = 12
 # A match becomes one token. A thing has the same token in the task, in observations and in commands.
 COMMANDS = "go to [a-z]+ [0-9]+|take |put |open |close |use |examine |look|inventory"
@@ -22,8 +24,9 @@ def residues(start, stop, modulus, groups):
 
 
 def get_config(arg=None):
-    """Returns the config, which has no options."""
-    common.parse(arg)
+    """Returns the config. Options: more=the number of imitated houses of all six kinds; updates."""
+    opt = common.parse(arg, more="30000", updates="900")
+    more = int(opt.more)
     c = common.base()
     c.total_steps = 40
     c.model = bandit.tiny_policy()
@@ -33,13 +36,11 @@ def get_config(arg=None):
     c.tokenizer = dict(
         source="train", vocab_size=1536, pretokenizer_pattern=WORDS, template="compact"
     )
-    # imitation has the tasks whose index modulo 12 is below 6, RL has the others
-    others = {kind: 6 + residue for kind, residue in KINDS.items()}
     c.environments = dict(
         alfworld=common.environment(
-            train=residues(0, TRAIN_TASKS, 12, others),
+            train=residues(0, TRAIN_TASKS, 6, KINDS),
             eval=residues(TRAIN_TASKS, ALL_TASKS, 6, KINDS),
-            options=dict(expert="searches"),
+            options=dict(expert="searches", more_tasks=more),
         )
     )
     c.pool.workers = 16
@@ -61,7 +62,9 @@ def get_config(arg=None):
     c.optimizer.warmup_steps = 3
     c.evaluation = dict(every=10, at_start=True, max_turns=TURNS, samples=2, greedy=True)
     c.checkpoint.every = 10
-    c.sft = bandit.warm_start("alfworld", {}, 900, row_length=2048, max_turns=20, train_on="text")
+    c.sft = bandit.warm_start(
+        "alfworld", {}, int(opt.updates), row_length=2048, max_turns=20, train_on="text"
+    )
     with c.unlocked():
         c.sft.rows = c.sft.micro_rows = 4
         c.sft.demonstrations = dict(
@@ -69,7 +72,7 @@ def get_config(arg=None):
                 environment="alfworld",
                 agent="mixed",
                 epsilon=0.1,
-                tasks=residues(0, TRAIN_TASKS, 12, {f"kind {i}": i for i in range(6)}),
+                tasks=residues(ALL_TASKS, ALL_TASKS + more, 6, KINDS),
                 max_turns=20,
                 seed=0,
             )

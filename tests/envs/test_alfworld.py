@@ -293,6 +293,26 @@ def test_generated_tasks_are_split_by_floor_plans():
 
 
 @needs_package
+def test_more_tasks_are_training_tasks_after_those_of_agentgym():
+    environment = make_served_environment(more_tasks=30)
+    tasks = environment.tasks()
+    manifest.check(tasks)
+    assert tasks[:2620] == houses.task_manifest()
+    assert [(task["data_idx"], task["split"]) for task in tasks[2620:]] == [
+        (2620 + i, "train") for i in range(30)
+    ]
+    assert "Your task is to" in environment.factory().reset(2649).observation
+    assert environment.spec.num_tasks == 2650
+
+
+@needs_package
+@pytest.mark.parametrize("options", [dict(more_tasks=-1), dict(more_tasks=1, games="games")])
+def test_impossible_numbers_of_more_tasks_are_refused(options):
+    with pytest.raises(SetupError, match="more_tasks"):
+        make_served_environment(**options)
+
+
+@needs_package
 def test_the_content_of_the_houses_has_not_changed():
     facts = [houses.build(data_idx).facts for data_idx in (0, 1, 2619)]
     assert hashlib.sha256(json.dumps(facts).encode()).hexdigest() == CONTENT
@@ -389,7 +409,7 @@ TYPED = {
 
 def as_download(data_idx):
     """Returns a generated game in the format of ALFWorld's download."""
-    game, task, package = houses.build(data_idx), houses.all_tasks()[data_idx], houses.package()
+    game, task, package = houses.build(data_idx), houses.task_of(data_idx), houses.package()
     things = dict.fromkeys(["sinkbasintype", "microwavetype", "fridgetype"], "rtype")
     things |= dict.fromkeys(["knifetype", "butterknifetype"], "otype")
     for name, arguments in game.facts:

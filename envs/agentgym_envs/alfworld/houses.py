@@ -178,39 +178,41 @@ def _choices(split: str, kind: str) -> list[tuple[Plan, dict[str, list[str]]]]:
     return found
 
 
-@functools.cache
-def all_tasks() -> tuple[Task, ...]:
-    """Returns all tasks in the order of their indices."""
-    tasks = []
-    for data_idx in range(TRAIN_TASKS + TEST_TASKS):
-        split = manifest.TRAIN if data_idx < TRAIN_TASKS else manifest.TEST
-        rng = random.Random(f"alfworld/{data_idx}")
-        kind = KINDS[data_idx % len(KINDS)]
-        plan, possible = rng.choice(_choices(split, kind))
-        thing = rng.choice(list(possible))
-        tasks.append(Task(data_idx, kind, plan, thing, rng.choice(possible[thing])))
-    return tuple(tasks)
+def split_of(data_idx: int) -> str:
+    """Returns the split of a task. Tasks beyond AgentGym's are for training."""
+    is_test = TRAIN_TASKS <= data_idx < TRAIN_TASKS + TEST_TASKS
+    return manifest.TEST if is_test else manifest.TRAIN
+
+
+@functools.lru_cache(maxsize=1024)
+def task_of(data_idx: int) -> Task:
+    """Returns the task of an index, which may be any whole number from 0."""
+    rng = random.Random(f"alfworld/{data_idx}")
+    kind = KINDS[data_idx % len(KINDS)]
+    plan, possible = rng.choice(_choices(split_of(data_idx), kind))
+    thing = rng.choice(list(possible))
+    return Task(data_idx, kind, plan, thing, rng.choice(possible[thing]))
 
 
 @functools.cache
-def task_manifest() -> tuple[dict[str, Any], ...]:
-    """Returns the task manifest."""
+def task_manifest(more: int = 0) -> tuple[dict[str, Any], ...]:
+    """Returns the manifest of AgentGym's tasks and `more` further train tasks."""
     return tuple(
         {
             "data_idx": task.data_idx,
-            "split": manifest.TRAIN if task.data_idx < TRAIN_TASKS else manifest.TEST,
+            "split": split_of(task.data_idx),
             "task_type": task.kind,
             "floor_plan": task.plan.number,
             "object": task.thing,
             "goal": task.goal,
         }
-        for task in all_tasks()
+        for task in map(task_of, range(TRAIN_TASKS + TEST_TASKS + more))
     )
 
 
 def build(data_idx: int) -> Game:
     """Returns the game of a task, the same on every machine."""
-    task, known = all_tasks()[data_idx], package()
+    task, known = task_of(data_idx), package()
     rng = random.Random(f"alfworld/{data_idx}/house")
     places = _place_objects(task, known, rng)
     kinds = dict(task.plan.receptacles)

@@ -24,6 +24,7 @@ from agentgym_envs.base.served import (
 # Version of the behaviour: changes when a house, a task or a text changes.
 BEHAVIOUR = "1"
 MAX_TURNS = 30
+MOST_TASKS = 100_000
 KEPT_GAMES = 256
 KNOWS, SEARCHES = "knows", "searches"  # kinds of the expert
 
@@ -55,21 +56,28 @@ class ResetBody(IdBody):
     world_type: Literal["Text", "Embody", "Hybrid"] = "Text"
 
 
-def make_served_environment(*, games: str = "", expert: str = KNOWS) -> ServedEnvironment:
+def make_served_environment(
+    *, games: str = "", expert: str = KNOWS, more_tasks: int = 0
+) -> ServedEnvironment:
     """Returns ALFWorld as a served environment.
 
     Args:
       games: Folder of ALFWorld's downloaded games; if empty, generated houses are served.
       expert: `knows` for an expert that knows where everything is, `searches` for one that knows
         only what the texts have told.
+      more_tasks: Number of generated train tasks beyond AgentGym's 2620, whose indices they follow.
 
     Raises:
-      SetupError: The package alfworld is not installed, the folder has no games, or the expert is
-        unknown.
+      SetupError: The package alfworld is not installed, the folder has no games, or an option has an
+        impossible value.
     """
     if expert not in (KNOWS, SEARCHES):
         raise SetupError(f"expert={expert!r:.80}; expected {KNOWS} or {SEARCHES}")
-    tasks, load, source = _downloaded(games) if games else _generated()
+    if not 0 <= more_tasks <= MOST_TASKS or (games and more_tasks):
+        raise SetupError(
+            f"more_tasks={more_tasks}; expected at most {MOST_TASKS:,}, and 0 with `games`"
+        )
+    tasks, load, source = _downloaded(games) if games else _generated(more_tasks)
 
     def make(is_compat: bool) -> AlfWorldEnvironment:
         return AlfWorldEnvironment(load, len(tasks), is_compat, expert == SEARCHES)
@@ -105,9 +113,9 @@ def make_served_environment(*, games: str = "", expert: str = KNOWS) -> ServedEn
 Tasks = Sequence[dict[str, Any]]
 
 
-def _generated() -> tuple[Tasks, Callable[[int], Game], str]:
+def _generated(more_tasks: int) -> tuple[Tasks, Callable[[int], Game], str]:
     """Returns the tasks, the function that builds a game, and a word for the version."""
-    tasks = houses.task_manifest()
+    tasks = houses.task_manifest(more_tasks)
     version = importlib.metadata.version("alfworld")
     return tasks, _kept(houses.build), f"alfworld-{version}"
 
