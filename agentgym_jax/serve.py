@@ -21,6 +21,7 @@ from agentgym_jax.api import USER_ERRORS
 from agentgym_jax.checks.web_access import read_token
 from agentgym_jax.cli.command_setup import prepare
 from agentgym_jax.cli.startup import given, launch
+from agentgym_jax.config.model import CACHE_DTYPES, COMPUTED
 from agentgym_jax.jobs.serving import load_model, make_backend, make_sampler
 from agentgym_jax.runs import interrupts
 from agentgym_jax.sampling.sampler import MAX_DRAFT_TOKENS
@@ -36,6 +37,12 @@ _CONTEXT = flags.DEFINE_integer("context", 4096, "Maximum tokens of a conversati
 _WAITING = flags.DEFINE_integer("max_waiting", 256, "Requests that may wait; more get 429.", 0)
 _DTYPE = flags.DEFINE_enum(
     "dtype", "bfloat16", ["bfloat16", "float32", "int8"], "Type of the weights."
+)
+_CACHE_DTYPE = flags.DEFINE_enum(
+    "cache_dtype",
+    COMPUTED,
+    CACHE_DTYPES,
+    "Type of the cache; computed: that of the computation. int8 halves it.",
 )
 _TENSOR = flags.DEFINE_integer("tensor", 1, "Number of devices that share a layer.", 1)
 _STEPS = flags.DEFINE_integer("decode_steps", 16, "Decode steps per call.", 1)
@@ -64,7 +71,12 @@ def main(argv: list[str]) -> int:
     """Serves until SIGINT or SIGTERM; returns the exit status."""
     prepare()
     token = read_token(_HOST.value, _TOKEN.value)
-    model = load_model(given(_MODEL), dtype=_DTYPE.value, tensor=_TENSOR.value)
+    model = load_model(
+        given(_MODEL),
+        dtype=_DTYPE.value,
+        cache_dtype=_CACHE_DTYPE.value,
+        tensor=_TENSOR.value,
+    )
     sampler = make_sampler(
         model,
         rows=_ROWS.value,

@@ -16,7 +16,14 @@ from agentgym_jax.learner import stored_weights
 from agentgym_jax.learner.checkpoint import CheckpointError
 from agentgym_jax.learner.stored_weights import make_adapters, record_adapters
 from agentgym_jax.mesh import processes
-from agentgym_jax.mesh.sharding import Layout, make_layouts, reshard, rewrap, spread_layout
+from agentgym_jax.mesh.sharding import (
+    Layout,
+    get_platform,
+    make_layouts,
+    reshard,
+    rewrap,
+    spread_layout,
+)
 from agentgym_jax.models import lora, sources
 from agentgym_jax.models.config import PRESETS, DecoderConfig, to_hf_config
 from agentgym_jax.models.lora import TARGETS, Adapters
@@ -40,6 +47,8 @@ from agentgym_jax.text.train_tokenizer import train_tokenizer
 
 _RANDOM = "random"
 INT8 = "int8"
+COMPUTED = "computed"
+CACHE_DTYPES = (COMPUTED, INT8)
 TEMPLATES = {"compact": COMPACT, "chatml": CHATML}
 
 
@@ -76,6 +85,8 @@ class ModelSettings:
         policy's parameters are float32.
       decode_dtype: Type of the sampler's weights and computation; with `int8` its kernels and output
         head are int8, and it computes in `dtype` (docs/algorithms.md).
+      cache_dtype: Type of the keys and values in the sampler's cache: `computed` (that of its
+        computation) or `int8` (docs/algorithms.md).
       remat: Activations recomputed in the backward pass: `none`, `block` (whole layers) or `dots`
         (everything except matrix products).
       attention: Attention of the learner's rows on a GPU: `kernels`, or `cudnn` for batches without
@@ -88,6 +99,7 @@ class ModelSettings:
     architecture: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     dtype: Annotated[str, OneOf(DTYPES)]
     decode_dtype: Annotated[str, OneOf((*DTYPES, INT8))]
+    cache_dtype: Annotated[str, OneOf(CACHE_DTYPES)] = COMPUTED
     remat: Annotated[str, OneOf(REMAT_POLICIES)]
     attention: Annotated[str, OneOf(ATTENTIONS)] = KERNELS
     lora: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -131,9 +143,19 @@ class ModelSettings:
 
     def decode_policy(self, config: DecoderConfig, layout: Layout | None) -> Policy:
         """Returns the policy of the sampler."""
+        if self.cache_dtype == INT8 and get_platform() == "tpu":
+            raise ConfigError(
+                "config.model.cache_dtype='int8': the kernels for TPU have no int8 cache; set 'computed'"
+            )
         is_int8 = self.decode_dtype == INT8
         dtype = self.dtype if is_int8 else self.decode_dtype
-        return Policy(config, dtype=dtype, layout=layout, is_int8=is_int8)
+        return Policy(
+            config,
+            dtype=dtype,
+            layout=layout,
+            is_int8=is_int8,
+            has_int8_cache=self.cache_dtype == INT8,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -311,6 +333,10 @@ def _check_hybrid(settings: ModelSettings, source: ModelSource | None) -> None:
     if settings.decode_dtype == INT8 and is_hybrid(settings, source):
         raise ConfigError(
             "config.model.decode_dtype='int8': a Qwen3.5 has no int8 weights; set 'bfloat16'"
+        )
+    if settings.cache_dtype == INT8 and is_hybrid(settings, source):
+        raise ConfigError(
+            "config.model.cache_dtype='int8': a Qwen3.5 has no int8 cache; set 'computed'"
         )
 
 

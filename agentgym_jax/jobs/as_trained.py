@@ -17,6 +17,7 @@ from agentgym_jax.runs.run_folder import RunFolder, flatten
 _KEYS = (
     "model.dtype",
     "model.decode_dtype",
+    "model.cache_dtype",
     "rollout.system_prompt_mode",
     "rollout.show_turn_budget",
     "rollout.max_parse_errors",

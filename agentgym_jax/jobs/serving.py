@@ -1,6 +1,13 @@
 """Components of a served model."""
 
-from agentgym_jax.config.model import INT8, Model, ModelSettings, build_layouts, load_source
+from agentgym_jax.config.model import (
+    COMPUTED,
+    INT8,
+    Model,
+    ModelSettings,
+    build_layouts,
+    load_source,
+)
 from agentgym_jax.jobs.device_errors import check_devices, device_errors
 from agentgym_jax.mesh.sharding import get_platform
 from agentgym_jax.sampling.options import SamplingOptions
@@ -17,7 +24,9 @@ _CPU_BUCKETS = ((16, 1), (64, 1), (256, 1), (1024, 1))
 _KNOWN_PER_ROW = 32  # answers per row that can be continued
 
 
-def load_model(name: str, *, dtype: str = "bfloat16", tensor: int = 1) -> Model:
+def load_model(
+    name: str, *, dtype: str = "bfloat16", cache_dtype: str = COMPUTED, tensor: int = 1
+) -> Model:
     """Loads tokenizer and shapes of a model; its weights are loaded by `initial_params`.
 
     Raises:
@@ -25,7 +34,9 @@ def load_model(name: str, *, dtype: str = "bfloat16", tensor: int = 1) -> Model:
     """
     check_devices()
     compute = "bfloat16" if dtype == INT8 else dtype
-    settings = ModelSettings(source=name, dtype=compute, decode_dtype=dtype, remat="none")
+    settings = ModelSettings(
+        source=name, dtype=compute, decode_dtype=dtype, cache_dtype=cache_dtype, remat="none"
+    )
     mesh = dict(data=1, fsdp=-1, tensor=tensor, decode_tensor=tensor)
     return load_source(settings, lambda hybrid: build_layouts(mesh, is_hybrid=hybrid))
 

@@ -208,7 +208,15 @@ def _mix_queries(x_BKHGT: jax.Array, weights_BKGTS: jax.Array) -> jax.Array:
 
 
 def attend_cache(
-    q_nTNH: jax.Array, k_LBKSH, v_LBKSH, layer, row_n, positions_nT, *, key_block: int = BLOCK
+    q_nTNH: jax.Array,
+    k_LBKSH,
+    v_LBKSH,
+    layer,
+    row_n,
+    positions_nT,
+    *,
+    scales: tuple[jax.Array, jax.Array] | None = None,
+    key_block: int = BLOCK,
 ) -> jax.Array:
     """Computes attention of new tokens to the slots of their row, up to their position.
 
@@ -224,6 +232,8 @@ def attend_cache(
       row_n: Cache row of each line of queries; a row outside [0, B) is allowed for padding only.
         None means that n = B and that line b uses row b.
       positions_nT: Slot of each query; a position outside [0, S) marks padding, whose result is 0.
+      scales: Scales of an int8 cache (`KVCache.scales`). An int8 value is exact in the products,
+        and the scale of a slot multiplies its scores and weights.
       key_block: Slots per block.
 
     Returns:
@@ -242,16 +252,25 @@ def attend_cache(
         start = jnp.minimum(i * block, S - block)
         k_nKSH = from_bits(_slots(k_LBKSH, layer, row_n, start, block))
         v_nKSH = from_bits(_slots(v_LBKSH, layer, row_n, start, block))
+        k_scale = v_scale = None
+        if scales is not None:
+            k_nKSH, v_nKSH = k_nKSH.astype(q_nTNH.dtype), v_nKSH.astype(q_nTNH.dtype)
+            k_scale, v_scale = (
+                _slots(x, layer, row_n, start, block)[:, :, None, None] for x in scales
+            )
         slots_S = start + jnp.arange(block)
         positions_nT1 = positions_nT[:, :, None]
         mask_nTS = (slots_S[None, None, :] <= positions_nT1) & (positions_nT1 < S)
         mask = mask_nTS[:, None, None]
         mask &= (slots_S >= i * block)[None, None, None, None]
-        scores = jnp.where(mask, _scores(q_nKGTH, k_nKSH), _MASKED)
+        scores = _scores(q_nKGTH, k_nKSH)
+        scores = scores if k_scale is None else scores * k_scale
+        scores = jnp.where(mask, scores, _MASKED)
         new_max_nKGT1 = jnp.maximum(max_nKGT1, jnp.max(scores, axis=-1, keepdims=True))
         scale_nKGT1 = jnp.exp(max_nKGT1 - new_max_nKGT1)
         weights = jnp.where(mask, jnp.exp(scores - new_max_nKGT1), 0.0)
         sum_nKGT1 = sum_nKGT1 * scale_nKGT1 + jnp.sum(weights, axis=-1, keepdims=True)
+        weights = weights if v_scale is None else weights * v_scale
         return new_max_nKGT1, sum_nKGT1, out_nKGTH * scale_nKGT1 + _mix(weights, v_nKSH)
 
     zeros_nKGTH = jnp.zeros(q_nKGTH.shape, jnp.float32)
@@ -264,13 +283,15 @@ def attend_cache(
     return _ungroup(out_nKGTH.astype(q_nTNH.dtype))
 
 
-def _slots(x_LBKSH: jax.Array, layer, row_n: jax.Array | None, start, block: int) -> jax.Array:
-    """Returns slots start .. start + block - 1 of some rows of a layer: [n, K, block, H]."""
-    _, B, K, _, H = x_LBKSH.shape
+def _slots(x: jax.Array, layer, row_n: jax.Array | None, start, block: int) -> jax.Array:
+    """Returns slots start .. start + block - 1 of some rows of a layer: [n, K, block, ...]."""
+    _, B, K, _, *rest = x.shape
+    zeros = (0,) * len(rest)
     if row_n is None:
-        return jax.lax.dynamic_slice(x_LBKSH, (layer, 0, 0, start, 0), (1, B, K, block, H))[0]
+        return jax.lax.dynamic_slice(x, (layer, 0, 0, start, *zeros), (1, B, K, block, *rest))[0]
 
     def one(row):
-        return jax.lax.dynamic_slice(x_LBKSH, (layer, row, 0, start, 0), (1, 1, K, block, H))[0, 0]
+        size = (1, 1, K, block, *rest)
+        return jax.lax.dynamic_slice(x, (layer, row, 0, start, *zeros), size)[0, 0]
 
     return jax.vmap(one)(row_n)

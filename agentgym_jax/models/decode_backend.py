@@ -68,18 +68,19 @@ class DecodeBackend:
         spec = f"{rows}d,{head}->{rows}v"
         return self.multiply(spec, hidden, kernel.astype(hidden.dtype), jnp.float32)
 
-    def attend(self, q_nTNH, k_LBKSH, v_LBKSH, layer, row_n, positions_nT, *, is_in_order: bool):
+    def attend(self, q_nTNH, cache: Any, layer, row_n, positions_nT, *, is_in_order: bool):
         """Computes attention to the cache (`attend_cache`), in native code if that is faster.
 
         `is_in_order` is True if row_n is 0, 1, ...
         """
-        if self.is_native and native_attention.is_fast(q_nTNH, k_LBKSH):
+        slots = (cache.k_LBKSH, cache.v_LBKSH)
+        if self.is_native and native_attention.is_fast(q_nTNH, cache.k_LBKSH):
             out_nNH = native_attention.attend_step(
-                q_nTNH[:, 0], k_LBKSH, v_LBKSH, layer, row_n, positions_nT[:, 0]
+                q_nTNH[:, 0], *slots, layer, row_n, positions_nT[:, 0]
             )
             return out_nNH[:, None]
         rows = None if is_in_order else row_n  # None saves the look-up of rows
-        return attend_cache(q_nTNH, k_LBKSH, v_LBKSH, layer, rows, positions_nT)
+        return attend_cache(q_nTNH, *slots, layer, rows, positions_nT, scales=cache.scales)
 
     def update_cache(
         self,
@@ -98,11 +99,9 @@ class DecodeBackend:
         Arguments are those of `KVCache.write` and `attend`.
         """
         cache = cache.write(layer, k_nTKH, v_nTKH, row_n, positions_nT)
-        rows = dict(is_in_order=is_in_order)
-        out_nTNH = self.attend(
-            q_nTNH, cache.k_LBKSH, cache.v_LBKSH, layer, row_n, positions_nT, **rows
-        )
-        return out_nTNH, cache
+        return self.attend(
+            q_nTNH, cache, layer, row_n, positions_nT, is_in_order=is_in_order
+        ), cache
 
     def apply_layers(self, step: Any, carry: Any, layers: Any) -> Any:
         """Applies `step(carry, (layer number, weights))` to all layers; returns the last carry."""

@@ -10,7 +10,6 @@ from agentgym_jax.mesh.sharding import Layout
 from agentgym_jax.models.attention import attend_segments
 from agentgym_jax.models.kernel_backend import KernelBackend, attend_rows
 from agentgym_jax.models.kernels import gpu_packed_attention, gpu_slot_attention
-from agentgym_jax.models.kv_cache import KVCache
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,11 +21,11 @@ class GPUBackend(KernelBackend):
         return gpu_slot_attention.supports(cache.length, cache.k_LBKSH.shape[4])
 
     def update_local(
-        self, layer, q_nTNH, k_nTKH, v_nTKH, k_LBKSH, v_LBKSH, row_n, positions_nT, *, is_in_order
+        self, layer, q_nTNH, k_nTKH, v_nTKH, cache, row_n, positions_nT, *, is_in_order
     ):
         """Updates the rows and heads of one device."""
         del is_in_order
-        cache = KVCache(k_LBKSH, v_LBKSH).write(layer, k_nTKH, v_nTKH, row_n, positions_nT)
+        cache = cache.write(layer, k_nTKH, v_nTKH, row_n, positions_nT)
         out_nTNH = gpu_slot_attention.attend_slots(
             q_nTNH,
             cache.k_LBKSH,
@@ -35,9 +34,10 @@ class GPUBackend(KernelBackend):
             row_n,
             positions_nT[:, 0],
             jnp.sum(positions_nT < cache.length, axis=1),
+            scales=cache.scales,
             interpret=self.interpret,
         )
-        return out_nTNH, cache.k_LBKSH, cache.v_LBKSH
+        return out_nTNH, cache
 
 
 def attend_packed(

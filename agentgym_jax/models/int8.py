@@ -1,5 +1,7 @@
 """Int8 weights for decoding: kernels and output head with one float32 scale per output channel.
 
+The cache uses `quantize_array` for its keys and values, too.
+
 A decode step reads every weight once and is bound by these bytes. A product is (x @ values) * scale:
 the values become the type of x inside the product, which therefore reads int8 from memory.
 """
@@ -66,6 +68,12 @@ def make_product(scales: Any, multiply: Callable[..., jax.Array]) -> Callable[..
         return (y * scale[(None,) * (y.ndim - scale.ndim)]).astype(y.dtype)
 
     return product
+
+
+def quantize_array(x: jax.Array, summed: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+    """Returns the int8 values of an array, and a float32 scale for each index of its other axes."""
+    x = x.astype(jnp.float32)
+    return _values(x, summed), _scale(x, summed)
 
 
 def _values(x: jax.Array, summed: tuple[int, ...]) -> jax.Array:

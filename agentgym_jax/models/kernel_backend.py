@@ -32,14 +32,14 @@ class KernelBackend(DecodeBackend):
         raise NotImplementedError
 
     def update_local(
-        self, layer, q_nTNH, k_nTKH, v_nTKH, k_LBKSH, v_LBKSH, row_n, positions_nT, *, is_in_order
+        self, layer, q_nTNH, k_nTKH, v_nTKH, cache, row_n, positions_nT, *, is_in_order
     ):
         """Does `update_cache` on the rows and heads of one device.
 
         `row_n` is a row of this device; a line without tokens may name any row.
 
         Returns:
-          Attention, and the new caches of keys and values.
+          Attention, and the new cache.
         """
         raise NotImplementedError
 
@@ -62,21 +62,12 @@ class KernelBackend(DecodeBackend):
             local = jax.shard_map(
                 local,
                 mesh=self.layout.mesh,
-                in_specs=(PartitionSpec(), tokens, tokens, tokens, slots, slots, lines, lines),
-                out_specs=(tokens, slots, slots),
+                in_specs=(PartitionSpec(), tokens, tokens, tokens, slots, lines, lines),
+                out_specs=(tokens, slots),
                 check_vma=False,
             )
-        out_nTNH, k_LBKSH, v_LBKSH = local(
-            jnp.asarray(layer),
-            q_nTNH,
-            k_nTKH,
-            v_nTKH,
-            cache.k_LBKSH,
-            cache.v_LBKSH,
-            row_n % (cache.rows // shards),
-            positions_nT,
-        )
-        return out_nTNH, KVCache(k_LBKSH, v_LBKSH)
+        row_n = row_n % (cache.rows // shards)
+        return local(jnp.asarray(layer), q_nTNH, k_nTKH, v_nTKH, cache, row_n, positions_nT)
 
 
 def attend_rows(

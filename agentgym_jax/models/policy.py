@@ -51,6 +51,7 @@ class Policy:
       remat: Key of REMAT_POLICIES: choice of the residuals that the backward pass recomputes.
       layout: Mesh over which activations are sharded; None for one device.
       is_int8: True if a sampler with this policy has int8 weights (models/int8.py).
+      has_int8_cache: True if the keys and values of its cache are int8 (models/kv_cache.py).
       attention: Attention of packed rows on GPU: "kernels", or "cudnn" if no row has a second
         segment.
     """
@@ -60,6 +61,7 @@ class Policy:
     remat: str = "none"
     layout: Layout | None = None
     is_int8: bool = False
+    has_int8_cache: bool = False
     attention: str = KERNELS
 
     def __post_init__(self):
@@ -74,10 +76,15 @@ class Policy:
                 "Policy: a decoder with gated delta nets (Qwen3.5) runs on one device, but the "
                 f"mesh has {self.layout.mesh.size}"
             )
-        if self.config.hybrid is not None and self.is_int8:
+        if self.config.hybrid is not None and (self.is_int8 or self.has_int8_cache):
             raise ValueError(
-                "Policy: a decoder with gated delta nets (Qwen3.5) has no int8 weights"
+                "Policy: a decoder with gated delta nets (Qwen3.5) has no int8 weights and no int8 cache"
             )
+
+    @property
+    def cache_dtype(self) -> str:
+        """Type of the keys and values of a cache."""
+        return "int8" if self.has_int8_cache else self.dtype
 
     def init(self, key: jax.Array) -> Params:
         """Returns random float32 weights: normal(0.02), output projections 0.02 / sqrt(2 L)."""

@@ -10,6 +10,7 @@ from agentgym_jax.mesh.sharding import Layout
 from agentgym_jax.models.attention import attend_segments
 from agentgym_jax.models.kernel_backend import KernelBackend, attend_rows
 from agentgym_jax.models.kernels import packed_attention, slot_attention
+from agentgym_jax.models.kv_cache import KVCache
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,14 +18,19 @@ class TPUBackend(KernelBackend):
     """Kernel backend for TPU."""
 
     def supports_cache(self, cache):
-        """Returns True if blocks divide the rows of the cache."""
+        """Returns True if blocks divide the rows of the cache; an int8 cache is refused."""
+        if cache.scales is not None:
+            raise ValueError(
+                "config.model.cache_dtype='int8' has no kernel for TPU yet; set 'computed'"
+            )
         return cache.length % min(slot_attention.BLOCK, cache.length) == 0
 
     def update_local(
-        self, layer, q_nTNH, k_nTKH, v_nTKH, k_LBKSH, v_LBKSH, row_n, positions_nT, *, is_in_order
+        self, layer, q_nTNH, k_nTKH, v_nTKH, cache, row_n, positions_nT, *, is_in_order
     ):
         """Updates the rows and heads of one device."""
-        S = k_LBKSH.shape[3]
+        k_LBKSH, v_LBKSH = cache.k_LBKSH, cache.v_LBKSH
+        S = cache.length
         start_n = positions_nT[:, 0]
         count_n = jnp.sum(positions_nT < S, axis=1)
         if is_in_order and positions_nT.shape[1] == 1:
@@ -39,7 +45,7 @@ class TPUBackend(KernelBackend):
         out_nTNH = slot_attention.attend_slots(
             q_nTNH, k_LBKSH, v_LBKSH, layer, row_n, start_n, count_n, interpret=self.interpret
         )
-        return out_nTNH, k_LBKSH, v_LBKSH
+        return out_nTNH, KVCache(k_LBKSH, v_LBKSH)
 
 
 def attend_packed(

@@ -31,7 +31,7 @@ from agentgym_jax.models import lora, sources
 from agentgym_jax.models.attention import BLOCK, MAX_BLOCKS
 from agentgym_jax.models.config import PRESETS, DecoderConfig
 from agentgym_jax.models.decode_backend import DecodeBackend, SplitLayers, choose_backend
-from agentgym_jax.models.kv_cache import CACHE_AXES, KVCache
+from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Params, Policy, make_sampler_params
 from agentgym_jax.planning.topology import PlanError
 from agentgym_jax.rl.build import check_micro_rows, make_learner
@@ -292,10 +292,7 @@ def _trace_sampler(
     S = options["cache_length"]
     backend = choose_backend(B, policy.dtype, layout)
     params = _prepare_abstract(backend, stacked)
-    shape = (config.num_layers, B, config.num_kv_heads, S, config.head_size)
-    sharding = layout.sharding(CACHE_AXES, shape)
-    one: Any = jax.ShapeDtypeStruct(shape, jnp.dtype(policy.dtype), sharding=sharding)
-    cache = KVCache(one, one)
+    cache = KVCache.abstract(config, B, S, policy.cache_dtype, layout)
     rounds = -(-episodes // B)
     sampled = ACTION_SHARE * settings.sampling.max_tokens
     trips = {"cache_blocks": -(-S // BLOCK), "decode_steps": options["decode_steps"]}

@@ -10,7 +10,7 @@ from agentgym_jax.algorithms.losses import MASKS
 from agentgym_jax.algorithms.mixture_horizon import MixtureHorizon
 from agentgym_jax.config.agent import AgentSettings, check_training_samples, parse_agent
 from agentgym_jax.config.environment_sections import check_trained
-from agentgym_jax.config.model import INT8
+from agentgym_jax.config.model import COMPUTED, INT8
 from agentgym_jax.config.sections import (
     ALL_AGENT_SECTIONS,
     JOB_SECTIONS,
@@ -194,13 +194,14 @@ def _conflicts(s: RLSettings) -> Iterator[str]:
             "config.algorithm.correction: with config.algorithm.old_logprobs_from='sampler' the ratio "
             "of the loss already corrects; set it to 'learner' or the kind to 'none'"
         )
-    if s.model.decode_dtype == INT8 and not s.algorithm.corrects_sampler:
-        yield (
-            "config.model.decode_dtype='int8' samples from another policy than the learner's, and "
-            f"nothing in the loss of {s.algorithm.name!r} corrects for it: set config.algorithm."
-            "old_logprobs_from='learner' and config.algorithm.correction to dict(kind='truncated', "
-            "cap=2.0), or decode_dtype to 'bfloat16'"
-        )
+    for key, other in dict(decode_dtype="bfloat16", cache_dtype=COMPUTED).items():
+        if getattr(s.model, key) == INT8 and not s.algorithm.corrects_sampler:
+            yield (
+                f"config.model.{key}='int8' samples from another policy than the learner's, and "
+                f"nothing in the loss of {s.algorithm.name!r} corrects for it: set config.algorithm."
+                "old_logprobs_from='learner' and config.algorithm.correction to dict(kind='truncated', "
+                f"cap=2.0), or {key} to {other!r}"
+            )
     ahead, row = s.rollout.max_off_policy_steps, s.algorithm.row
     if ahead and row.ratio != "none" and not s.algorithm.corrects_sampler:
         yield (

@@ -192,7 +192,7 @@ class Sampler:
                 self.policy.config,
                 self.rows,
                 self.cache_length,
-                self.policy.dtype,
+                self.policy.cache_dtype,
                 layout=self.policy.layout,
             )
         self._params = self._backend.prepare_params(params)

@@ -1,4 +1,4 @@
-r"""Bytes of HBM that one compiled decode step reads and writes, with bfloat16 and with int8 weights.
+r"""Bytes of HBM that one compiled decode step reads and writes, with bfloat16 and with int8 weights or cache.
 
   PYTHONPATH=. python experiments/2026-11-28_int8_decoding/decode_bytes.py \
       --slices=v5e-16,h100-8 --sizes=0p5b,7b --cache_length=1024
@@ -6,6 +6,7 @@ r"""Bytes of HBM that one compiled decode step reads and writes, with bfloat16 a
 Needs the extras `plan` and `cuda`. `--cache_length=0` keeps that of the config (10,752 tokens).
 """
 
+import itertools
 import pathlib
 
 import jax
@@ -24,14 +25,16 @@ SLICES = flags.DEFINE_list(
 )
 SIZES = flags.DEFINE_list("sizes", ["0p5b", "7b"], "Sizes of Qwen2.5.")
 DTYPES = flags.DEFINE_list("dtypes", ["bfloat16", "int8"], "Values of model.decode_dtype.")
+CACHES = flags.DEFINE_list("caches", ["computed"], "Values of model.cache_dtype.")
 CACHE_LENGTH = flags.DEFINE_integer("cache_length", 1024, "Tokens per row of the cache.", 0)
 TEXTS = flags.DEFINE_string("texts", "", "Folder for the texts of the compiled programs.")
 
 
-def measure(size, chips, dtype):
+def measure(size, chips, dtype, cache_dtype):
     """Prints bytes and roofline time of a decode step."""
     config = plain(textcraft.get_config(f"size={size},chips={chips}"))
     config["model"]["decode_dtype"] = dtype
+    config["model"]["cache_dtype"] = cache_dtype
     config["algorithm"]["correction"] = dict(kind="truncated", cap=2.0)
     if CACHE_LENGTH.value:
         config["sampler"]["cache_length"] = CACHE_LENGTH.value
@@ -43,13 +46,13 @@ def measure(size, chips, dtype):
     program = next(p for p in made.programs if p.name.startswith("decode"))
     text = compile_absent(program.traced).as_text()
     if TEXTS.value:
-        path = pathlib.Path(TEXTS.value) / f"{chips}_{size}_{dtype}.txt"
+        path = pathlib.Path(TEXTS.value) / f"{chips}_{size}_{dtype}_{cache_dtype}.txt"
         path.write_text(text)
     steps = program.trips["decode_steps"]
     per_step = hlo.measure(text, program.trips).traffic / steps
     weights, cache = made.residents["decode weights"], made.residents["cache"]
     print(
-        f"{chips} {size} {dtype}: {per_step / 1e9:.3f} GB and "
+        f"{chips} {size} {dtype}, cache {cache_dtype}: {per_step / 1e9:.3f} GB and "
         f"{1e3 * per_step / topology.chip.memory_bandwidth:.2f} ms per step; decode weights "
         f"{weights / 1e9:.3f} GB, cache {cache / 1e9:.3f} GB per chip",
         flush=True,
@@ -62,8 +65,8 @@ def main(argv):
     jax.config.update("jax_platforms", "cpu")
     for chips in SLICES.value:
         for size in SIZES.value:
-            for dtype in DTYPES.value:
-                measure(size, chips, dtype)
+            for dtype, cache_dtype in itertools.product(DTYPES.value, CACHES.value):
+                measure(size, chips, dtype, cache_dtype)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@ r"""Differences of the log-probabilities of samplers and a float32 learner, on p
 
 A bfloat16 sampler answers four questions with at most 64 tokens each at temperature 1. The int8
 policies score these tokens: decoding gives the values of teacher forcing (tests/models/test_int8.py).
+Policies with an int8 cache score them through a cache.
 """
 
 import dataclasses
+import functools
 import sys
 
 import jax
@@ -15,11 +17,14 @@ from absl import app, flags
 
 from agentgym_jax.config.model import ModelSettings, load_source
 from agentgym_jax.learner.importance import truncated
+from agentgym_jax.models.kv_cache import KVCache
+from agentgym_jax.models.token_logprobs import token_logprobs
 from agentgym_jax.sampling.options import SamplingOptions, episode_key
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.text_scores import score_tokens
 
 MODEL = flags.DEFINE_string("model", None, "Hugging Face directory.", required=True)
+CACHE_ONLY = flags.DEFINE_bool("cache_only", False, "Whether to leave int8 weights out.")
 QUESTIONS = (
     "Name three ways to sort a list and say when each is best.",
     "You stand in a kitchen with a fridge, a sink and a cabinet. Find a clean mug. What do you do?",
@@ -28,7 +33,8 @@ QUESTIONS = (
 )
 # Type of the computation of each policy with int8 weights.
 INT8_COMPUTATION = ("float32", "bfloat16")
-OPTIONS = SamplingOptions(temperature=1.0, max_turn_tokens=64, max_tokens=192)
+SLOTS = 192
+OPTIONS = SamplingOptions(temperature=1.0, max_turn_tokens=64, max_tokens=SLOTS)
 
 
 def sample(sampler, prompts):
@@ -52,6 +58,28 @@ def score(policy, params, sampled):
     for prompt, turn in sampled:
         scores = score_tokens(policy, params, [*prompt, *turn.tokens.tolist()])
         parts.append(scores.logprobs[len(prompt) - 1 :])
+    return np.concatenate(parts)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def score_row(policy, params, tokens_1S, positions_1S):
+    """Returns the log-probabilities of tokens 1 to S - 1 of a row, computed with a cache."""
+    cache = KVCache.create(policy.config, 1, SLOTS, policy.cache_dtype)
+    hidden, _ = policy.hidden_cached(params, tokens_1S, positions_1S, cache)
+    scored = token_logprobs(policy, params, hidden, tokens_1S, temperature=1.0, chunk_size=64)
+    return scored.logprob_BT[0]
+
+
+def score_cached(policy, params, sampled):
+    """Returns the log-probabilities of the sampled tokens under a policy with its cache."""
+    parts = []
+    for prompt, turn in sampled:
+        tokens = [*prompt, *turn.tokens.tolist()]
+        row = np.zeros((1, SLOTS), np.int32)
+        row[0, : len(tokens)] = tokens
+        place = np.arange(SLOTS)[None]
+        found = score_row(policy, params, row, np.where(place < len(tokens), place, SLOTS))
+        parts.append(found[len(prompt) : len(tokens)])
     return np.concatenate(parts)
 
 
@@ -82,7 +110,7 @@ def main(argv):
     sampler = Sampler(
         model.decode_policy,
         rows=4,
-        cache_length=192,
+        cache_length=SLOTS,
         buckets=((64, 4),),
         decode_steps=16,
         return_after_finished=4,
@@ -93,6 +121,13 @@ def main(argv):
     sampler.release()
     learner = score(model.policy, params, sampled)
     report("bfloat16", np.concatenate([turn.logprobs for _, turn in sampled]), learner)
+    for dtype in INT8_COMPUTATION:
+        policy = dataclasses.replace(model.policy, dtype=dtype, has_int8_cache=True)
+        weights = dataclasses.replace(model, decode_policy=policy).spread(params)
+        found = score_cached(policy, weights, sampled)
+        report(f"int8 cache, {dtype} computation", found, learner)
+    if CACHE_ONLY.value:
+        return
     for dtype in INT8_COMPUTATION:
         policy = dataclasses.replace(model.policy, dtype=dtype, is_int8=True)
         weights = dataclasses.replace(model, decode_policy=policy).spread(params)

@@ -129,7 +129,7 @@ compared() {
   compared train_step $train --rounds=2
   bench train_step $train --rounds=2 --attention=cudnn
   [ -n "${TINY:-}" ] || bench attention_kernels --kernels=packed
-  for variant in drafts int8 both; do bench rl_step $rl --variant="$variant"; done
+  for variant in drafts int8 int8_cache both; do bench rl_step $rl --variant="$variant"; done
   AGENTGYM_TEST_PLATFORM=$([ -n "${TINY:-}" ] && echo cpu || echo cuda) JAX_DEFAULT_MATMUL_PRECISION=highest \
     part python -m pytest -q -n 0 $tests
   compared train_step $train --rounds=2 --lora_rank=16

@@ -8,11 +8,12 @@ The step is that of experiments/2026-11-26_qwen_three_environments: TextCraft, B
 byte tokenizer, so its turns are as long as allowed, none is valid, and a bonus for entropy gives the
 update something to do. Each call measures one variant, and writes a result after every counted step:
 
-  old     shapes of prefill and length of decode calls as in that experiment
-  new     today's defaults
-  drafts  new with drafts of four tokens
-  int8    new with int8 decode weights
-  both    new with both
+  old         shapes of prefill and length of decode calls as in that experiment
+  new         today's defaults
+  drafts      new with drafts of four tokens
+  int8        new with int8 decode weights
+  int8_cache  new with int8 decode weights and an int8 cache
+  both        new with drafts and int8 decode weights
 
 Other changes since then have no key (the draw in one pass, prefixes copied without unused slots,
 the state of the rows on the device), so `old` has them, too. Numbers are medians of the counted
@@ -54,6 +55,7 @@ VARIANTS: dict[str, tuple[dict, dict]] = {
     "new": ({}, {}),
     "drafts": (dict(draft_tokens=4), {}),
     "int8": ({}, dict(decode_dtype="int8")),
+    "int8_cache": ({}, dict(decode_dtype="int8", cache_dtype="int8")),
     "both": (dict(draft_tokens=4), dict(decode_dtype="int8")),
 }
 GROUPS = dict(textcraft="depth", babyai="family", sciworld="task")

@@ -124,6 +124,16 @@ def test_int8_decode_weights_take_a_quarter_of_float32(plan):
     assert 0.25 < ratio < 0.5  # the model is so small that scales and embeddings count
 
 
+def test_an_int8_cache_takes_a_quarter_of_float32_and_its_scales(plan):
+    config = plain(bandit.get_config("smoke"))
+    config["model"]["cache_dtype"] = "int8"
+    config["algorithm"]["old_logprobs_from"] = "sampler"
+    topology = here()
+    made = make_programs(parse(config), MESH, topology.devices, topology.host_devices)
+    H = config["model"]["architecture"]["head_size"]
+    assert made.residents["cache"] == plan.residents["cache"] * (H + 4) / (4 * H)
+
+
 def test_flops_of_an_update_are_three_times_those_of_a_score(plan):
     costs = {program.name: program for program in plan.programs}
     micro_batches = costs["score"].calls / costs["update"].calls

@@ -220,7 +220,7 @@ def int8(name="grpo", *, correction=None, source="learner", **model):
     changes = dict(algorithm__old_logprobs_from=source)
     if correction is not None:
         changes["algorithm__correction"] = correction
-    model = dict(decode_dtype="int8") | model
+    model = model or dict(decode_dtype="int8")
     return parsed(name, **changes, **{f"model__{key}": value for key, value in model.items()})
 
 
@@ -238,9 +238,10 @@ TRUNCATED = dict(kind="truncated", cap=2.0)
         ("reinforce", "learner", None),
     ],
 )
-def test_int8_decoding_needs_a_correction_of_the_loss(name, source, correction):
-    with pytest.raises(sections.ConfigError, match="decode_dtype='int8'.*nothing in the loss"):
-        int8(name, source=source, correction=correction)
+@pytest.mark.parametrize("key", ["decode_dtype", "cache_dtype"])
+def test_int8_decoding_needs_a_correction_of_the_loss(key, name, source, correction):
+    with pytest.raises(sections.ConfigError, match=f"{key}='int8'.*nothing in the loss"):
+        int8(name, source=source, correction=correction, **{key: "int8"})
 
 
 @pytest.mark.parametrize(
@@ -252,10 +253,12 @@ def test_int8_decoding_needs_a_correction_of_the_loss(name, source, correction):
         ("reinforce", "learner", TRUNCATED),
     ],
 )
-def test_int8_decoding_is_accepted_with_a_correction(name, source, correction):
-    assert int8(name, source=source, correction=correction).model.decode_dtype == "int8"
+@pytest.mark.parametrize("key", ["decode_dtype", "cache_dtype"])
+def test_int8_decoding_is_accepted_with_a_correction(key, name, source, correction):
+    settings = int8(name, source=source, correction=correction, **{key: "int8"})
+    assert getattr(settings.model, key) == "int8"
 
 
 def test_int8_decoding_with_unmerged_adapters_is_refused():
     with pytest.raises(sections.ConfigError, match=r"decode_dtype='int8' with lora.decode='unmer"):
-        int8(source="sampler", lora=common.lora(rank=2, decode="unmerged"))
+        int8(source="sampler", decode_dtype="int8", lora=common.lora(rank=2, decode="unmerged"))

@@ -196,6 +196,22 @@ def test_int8_weights_record_the_log_probabilities_of_the_weights_that_sampled(p
     assert 1e-4 < np.mean(gaps) < 0.1
 
 
+def test_a_row_with_an_int8_cache_samples_the_same_alone_and_after_a_copied_prefix(policy, params):
+    rounding = dataclasses.replace(policy, has_int8_cache=True)
+    sampler = make_sampler(rounding, params)
+    played = play(sampler, EPISODES)
+    assert sampler.statistics.copied > 0
+    gaps = []
+    for episode in EPISODES[::3]:
+        alone = play(make_sampler(rounding, params), [episode])[episode]
+        assert alone.tokens == played[episode].tokens
+        np.testing.assert_allclose(alone.logprobs, played[episode].logprobs, atol=1e-5)
+        mask = np.array(alone.is_action)
+        exact = teacher_forced(policy, params, alone.tokens)[mask]
+        gaps += list(np.abs(np.array(alone.logprobs)[mask] - exact))
+    assert 1e-4 < np.mean(gaps) < 0.1
+
+
 def test_greedy_rows_take_the_argmax_of_teacher_forcing(policy, params):
     options = dataclasses.replace(OPTIONS, temperature=0.0)
     record = play(make_sampler(policy, params), [(0, 0)], options=options)[(0, 0)]

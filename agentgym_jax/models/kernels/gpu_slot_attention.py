@@ -33,6 +33,7 @@ def attend_slots(
     start_n: jax.Array,
     count_n: jax.Array,
     *,
+    scales: tuple[jax.Array, jax.Array] | None = None,
     splits: int | None = None,
     interpret: bool = False,
 ) -> jax.Array:
@@ -51,6 +52,7 @@ def attend_slots(
       start_n: Slot of the first query of each line.
       count_n: Number of queries of each line; the result of further queries is undefined, and 0 in
         a line without queries.
+      scales: Scales of an int8 cache, as in `attend_cache`.
       splits: Programs that share the slots of a row; None chooses a number from the shapes.
       interpret: True to run the kernel without a GPU, for tests.
 
@@ -60,16 +62,19 @@ def attend_slots(
     n, T, N, H = q_nTNH.shape
     _, B, K, S, _ = k_LBKSH.shape
     group = N // K
-    q_nKQH = (q_nTNH * H**-0.5).astype(k_LBKSH.dtype).reshape(n, T, K, group, H)
+    dtype = k_LBKSH.dtype if scales is None else q_nTNH.dtype  # of the products
+    q_nKQH = (q_nTNH * H**-0.5).astype(dtype).reshape(n, T, K, group, H)
     q_nKQH = q_nKQH.swapaxes(1, 2).reshape(n, K, T * group, H)
     side = min(_QUERIES, max(_SIDE, pl.next_power_of_2(T * group)))
     q_nKQH = jnp.pad(q_nKQH, ((0, 0), (0, 0), (0, -(T * group) % side), (0, 0)))
     Q = q_nKQH.shape[2]
-    block = min(_SLOT_BYTES // k_LBKSH.dtype.itemsize, pl.next_power_of_2(S + 1) // 2)
+    block = min(_SLOT_BYTES // dtype.itemsize, pl.next_power_of_2(S + 1) // 2)
     if splits is None:
         splits = max(1, min(_PROGRAMS // (n * K * (Q // side)), S // (4 * block)))
     places = jnp.stack([jnp.clip(row_n, 0, B - 1), start_n, count_n], axis=1).astype(jnp.int32)
-    moved = (2 * n * K * S * H + 2 * n * K * Q * H) * k_LBKSH.dtype.itemsize
+    caches = (k_LBKSH, v_LBKSH, *(scales or ()))
+    slot_bytes = sum(x.dtype.itemsize * x.size for x in caches) // (k_LBKSH.size // H)
+    moved = n * K * S * slot_bytes + 2 * n * K * Q * H * dtype.itemsize
     out_nKXQH, weight_nKXQ = pl.pallas_call(
         functools.partial(_attend_part, group=group, block=block, splits=splits),
         grid=(n, K, Q // side * splits),
@@ -77,8 +82,7 @@ def attend_slots(
             pl.BlockSpec((1,), lambda i, head, x: (0,)),
             pl.BlockSpec((None, 3), lambda i, head, x: (i, 0)),
             pl.BlockSpec((None, None, side, H), lambda i, head, x: (i, head, x // splits, 0)),
-            pl.BlockSpec(k_LBKSH.shape, lambda i, head, x: (0,) * 5),
-            pl.BlockSpec(v_LBKSH.shape, lambda i, head, x: (0,) * 5),
+            *(pl.BlockSpec(c.shape, lambda i, head, x, c=c: (0,) * c.ndim) for c in caches),
         ],
         out_specs=[
             pl.BlockSpec(
@@ -104,15 +108,17 @@ def attend_slots(
         metadata={"bytes_accessed": str(moved)},
         name="attend_slots",
         interpret=interpret,
-    )(jnp.asarray(layer, jnp.int32)[None], places, q_nKQH, k_LBKSH, v_LBKSH)
+    )(jnp.asarray(layer, jnp.int32)[None], places, q_nKQH, *caches)
     out_nKQH = _combine(out_nKXQH, weight_nKXQ)[:, :, : T * group].astype(q_nTNH.dtype)
     return out_nKQH.reshape(n, K, T, group, H).swapaxes(1, 2).reshape(n, T, N, H)
 
 
-def _attend_part(
-    layer_ref, place_ref, q_ref, k_ref, v_ref, out_ref, weight_ref, *, group, block, splits
-):
-    """Computes attention of a block of queries to its part of the slots, and their weight."""
+def _attend_part(layer_ref, place_ref, q_ref, k_ref, v_ref, *refs, group, block, splits):
+    """Computes attention of a block of queries to its part of the slots, and their weight.
+
+    `refs` are the scales of keys and values of an int8 cache, if any, and the two results.
+    """
+    *scale_refs, out_ref, weight_ref = refs
     side, H = q_ref.shape
     num_slots = k_ref.shape[3]
     head, x = pl.program_id(1), pl.program_id(2)
@@ -132,16 +138,20 @@ def _attend_part(
         # The last block is moved left to stay inside the cache; slots of earlier blocks are masked.
         at = jnp.minimum(j * block, num_slots - block)
         slots = (layer_ref[0], row, head, pl.ds(at, block))
-        k_SH, v_SH = k_ref[slots], v_ref[slots]
+        k_SH, v_SH = (ref[slots].astype(q_QH.dtype) for ref in (k_ref, v_ref))
         scores_QS = jnp.dot(q_QH, k_SH.T, preferred_element_type=jnp.float32)
+        if scale_refs:
+            scores_QS *= scale_refs[0][slots][None]
         slot_S = at + jnp.arange(block)
         mask_QS = (slot_S[None] <= position_Q[:, None]) & (slot_S >= j * block)[None]
         scores_QS = jnp.where(mask_QS, scores_QS, _MASKED)
         new_max_Q = jnp.maximum(max_Q, jnp.max(scores_QS, axis=1))
         scale_Q = jnp.exp(max_Q - new_max_Q)
         weights_QS = jnp.exp(scores_QS - new_max_Q[:, None])
-        mixed_QH = jnp.dot(weights_QS.astype(v_SH.dtype), v_SH, preferred_element_type=jnp.float32)
         sum_Q = sum_Q * scale_Q + jnp.sum(weights_QS, axis=1)
+        if scale_refs:
+            weights_QS *= scale_refs[1][slots][None]
+        mixed_QH = jnp.dot(weights_QS.astype(v_SH.dtype), v_SH, preferred_element_type=jnp.float32)
         return new_max_Q, sum_Q, out_QH * scale_Q[:, None] + mixed_QH
 
     zeros_Q = jnp.zeros(side, jnp.float32)
