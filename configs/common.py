@@ -57,12 +57,7 @@ def base():
     c.total_steps = 100
     c.loggers = "none"  # alternatives: tensorboard, wandb, mlflow, trackio, or several joined by +
     c.model = dict(
-        source="",
-        dtype="bfloat16",
-        decode_dtype="bfloat16",
-        cache_dtype="computed",
-        remat="block",
-        lora=lora(0),
+        source="", dtype="bfloat16", decode_dtype="bfloat16", remat="block", lora=lora(0)
     )
     c.tokenizer = dict(source="model")
     c.mesh = dict(data=1, fsdp=1, tensor=1, decode_tensor=0)
@@ -251,7 +246,6 @@ def tiny_model():
         architecture=architecture,
         dtype="float32",
         decode_dtype="float32",
-        cache_dtype="computed",
         remat="none",
         lora=lora(0),
     )
