@@ -1,7 +1,6 @@
 """Records demonstrations of scripted agents in a process of the environment package."""
 
 import contextlib
-import functools
 import json
 import os
 import pathlib
@@ -123,12 +122,8 @@ def record_sets(
         with folder.writer_first():
             if processes.is_writer() and name in missing:
                 on_progress(before, total)
-                report = functools.partial(_report, on_progress, before, total)
+                report = lambda done, before=before: on_progress(before + done, total)
                 record(tasks, paths[name], on_progress=report, **options)
                 before += missing[name]
         conversations += read_conversations(paths[name], bad="fatal")
     return conversations
-
-
-def _report(on_progress: Callable[[int, int], None], before: int, total: int, done: int) -> None:
-    on_progress(before + done, total)

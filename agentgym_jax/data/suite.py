@@ -16,8 +16,8 @@ from typing import Any
 
 Facts = Mapping[str, Any]
 
-# One file per environment with one line per sub-task: `number:mark` of every item. `pin` made the
-# files from manifests, for SearchQA from the sizes of its data sets, and for WebArena from the 730
+# One file per environment with one line per sub-task: `number:mark` of every item. The items are those
+# of `choose` for manifests, for SearchQA for the sizes of its data sets, and for WebArena for the 730
 # tasks on one site that need no judge (a language model).
 PINNED: Mapping[str, str] = {
     path.stem: path.read_text(encoding="ascii")
@@ -222,15 +222,6 @@ def by_number(environment: str, manifest: Sequence[Facts]) -> dict[int, Facts]:
     """Returns the facts of the tasks, by their number in the suite."""
     number = SUITE[environment].number
     return {row[number]: row for row in manifest if number in row}
-
-
-def pin(environment: str, manifest: Sequence[Facts]) -> str:
-    """Returns the content of an environment's file in `suite_items/`."""
-    facts = by_number(environment, manifest)
-    lines = []
-    for name, items in choose(environment, manifest).items():
-        lines.append(f"{name} = " + " ".join(f"{i}:{mark(environment, facts[i])}" for i in items))
-    return "\n".join(lines)
 
 
 def pinned(environment: str) -> dict[str, dict[int, str]]:
