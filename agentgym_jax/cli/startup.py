@@ -139,22 +139,12 @@ def _command_line(argv: Sequence[str]) -> Iterator[None]:
         sys.argv = before
 
 
-def _config_argument(argv: Sequence[str]) -> str:
-    """Returns the value of --config; empty if it is absent."""
-    for i, argument in enumerate(argv):
-        name, is_given, value = argument.lstrip("-").partition("=")
-        if argument.startswith("-") and name == "config":
-            return value if is_given else next(iter(argv[i + 1 :]), "")
-    return ""
-
-
 def _load_config(argv: Sequence[str]) -> ml_collections.ConfigDict | None:
     """Returns the config of --config; None without one, and for the file of a sweep.
 
     Exits if it cannot be loaded; an error of ml_collections would have many lines.
     """
-    config = _config_argument(argv)
-    if config:
+    if config := next((value for _, value in config_files.config_values(argv)), ""):
         try:
             config_files.check_exists(config.partition(":")[0])
             if flags.FLAGS["config"].flag_type() != "string":  # the name of a sweep file is one

@@ -31,7 +31,8 @@ from agentgym_jax.models.policy import (
     make_sampler_params,
 )
 from agentgym_jax.models.sources import ModelSource
-from agentgym_jax.runs.run_folder import RunFolder, write_atomic
+from agentgym_jax.runs.atomic_files import write_atomic
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.grammars import Grammars
 from agentgym_jax.text.template import CHATML, COMPACT, Value

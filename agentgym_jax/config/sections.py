@@ -61,11 +61,8 @@ def parse_section(
 def call(function: Callable[..., T], name: str, options: Mapping[str, Any], /, **bound: Any) -> T:
     """Returns `function(**options, **bound)` after the arguments have been checked.
 
-    Args:
-      function: Function or class whose keyword arguments the section contains.
-      name: Dotted name of the section, for messages; empty for the top level.
-      options: Keys and values of the section.
-      bound: Arguments that are not part of the config.
+    `name` is the dotted name of the section, for messages; empty for the top level. `bound` are
+    arguments that are not part of the config.
 
     Raises:
       ConfigError: An argument is invalid, or the function raised ValueError or TypeError.

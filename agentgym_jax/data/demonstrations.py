@@ -15,7 +15,8 @@ from agentgym_jax.client.embedded import ServerFailed, last_words, option_argume
 from agentgym_jax.data.conversations import Conversation, read_conversations
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.mesh import processes
-from agentgym_jax.runs.run_folder import RunFolder, disk_errors
+from agentgym_jax.runs.atomic_files import disk_errors
+from agentgym_jax.runs.run_folder import RunFolder
 
 _PROGRESS_S = 1.0  # pause between two counts of the recorded episodes, in seconds
 

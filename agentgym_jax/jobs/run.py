@@ -25,7 +25,8 @@ from agentgym_jax.mesh import processes
 from agentgym_jax.models.policy import Params
 from agentgym_jax.native import library
 from agentgym_jax.runs import bucket, interrupts
-from agentgym_jax.runs.run_folder import RunFolder, flatten, git_state
+from agentgym_jax.runs.provenance import git_state
+from agentgym_jax.runs.run_folder import RunFolder, flatten
 from agentgym_jax.telemetry import machine
 from agentgym_jax.telemetry.console import RunConsole
 from agentgym_jax.telemetry.guards import History

@@ -83,9 +83,7 @@ Settings = SupervisedSettings[DpoSettings]
 DpoParts = Parts[Settings, list[Preference]]
 
 
-def parse(config: Mapping[str, Any]) -> Settings:
-    """Parses a plain config and checks all its sections."""
-    return supervised_loop.parse(config, DpoSettings)
+parse = functools.partial(supervised_loop.parse, kind=DpoSettings)
 
 
 def _load(
