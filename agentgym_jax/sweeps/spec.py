@@ -112,7 +112,7 @@ class Sweep:
       config: Base config with its options, as in `--config=FILE:OPTIONS` of a training command.
       axes: Axes; every combination of their points is trained with every seed.
       seeds: Random seeds of each combination.
-      metric: Name of a metric of telemetry/metrics.py that the report compares.
+      metric: Name of a metric of telemetry/metrics.toml that the report compares.
       goal: `max` if a larger metric is better, else `min`.
       step: `last` for the metric's value at the last step that has one, `best` for its best value,
         `equal_tokens` for its value at the largest number of training tokens that all finished runs
