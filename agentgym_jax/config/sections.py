@@ -3,9 +3,10 @@
 Names are checked against the function's signature, and values against its annotations (limits.py).
 """
 
+import contextlib
 import difflib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import ml_collections
@@ -30,6 +31,15 @@ ALL_AGENT_SECTIONS = (*AGENT_SECTIONS, "program", "judge")  # with those that ma
 
 class ConfigError(ValueError):
     """Invalid config; the message names the key and says how to correct it."""
+
+
+@contextlib.contextmanager
+def config_errors(start: str = "", *kinds: type[Exception]) -> Iterator[None]:
+    """Converts a ValueError, or an error of `kinds`, to a ConfigError whose message has this start."""
+    try:
+        yield
+    except (ValueError, *kinds) as error:
+        raise ConfigError(f"{start}{error}") from error
 
 
 def plain(config: ml_collections.ConfigDict) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 from absl import logging
 
-from agentgym_jax.config.sections import ConfigError
+from agentgym_jax.config.sections import config_errors
 from agentgym_jax.config.settings import CheckpointSettings
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.learner.controller_state import ControllerState
@@ -339,10 +339,8 @@ def open_folder(
         devices = [device_name(device) for device in jax.devices()]
         if processes.is_writer():
             facts = library.machine() | {"processes": processes.count()}
-            try:
+            with config_errors():
                 folder.start(config, devices=devices, machine=facts, adjustable=adjustable)
-            except ValueError as error:
-                raise ConfigError(str(error)) from error
             stack.callback(folder.withdraw)
         folder.attach()
         stack.callback(folder.push)
@@ -382,10 +380,8 @@ def open_run(
     facts: Mapping[str, str],
 ) -> Iterator[Run]:
     """Opens the folder, loggers, checkpoints and console; `facts` are values of its header."""
-    try:
+    with config_errors("config."):
         names = parse_loggers(config["loggers"])
-    except ValueError as error:
-        raise ConfigError(f"config.{error}") from error
     check_processes(config, workdir)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(open_folder(config, workdir, ADJUSTABLE))

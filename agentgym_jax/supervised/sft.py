@@ -11,7 +11,7 @@ import optax
 
 from agentgym_jax.algorithms import losses
 from agentgym_jax.config.model import Model
-from agentgym_jax.config.sections import ConfigError
+from agentgym_jax.config.sections import config_errors
 from agentgym_jax.config.settings import SftSettings
 from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.encoding import encode
@@ -127,7 +127,7 @@ def make_batches(
     importance: Sequence[float] | None = None,
 ) -> Batches:
     """Packs encoded conversations into batches; without `importance` all have equal weight."""
-    try:
+    with config_errors("config.sft: "):
         return batches(
             encoded,
             row_length=settings.row_length,
@@ -138,8 +138,6 @@ def make_batches(
             too_long=settings.too_long,
             importance=importance,
         )
-    except ValueError as error:
-        raise ConfigError(f"config.sft: {error}") from error
 
 
 def make_sft_step(
