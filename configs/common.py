@@ -3,25 +3,20 @@
 Every value of a run is written in its config file or in one of these two modules.
 """
 
-import difflib
 import inspect
 
 import ml_collections
 
-from agentgym_jax.config.sections import ConfigError
+from agentgym_jax.config.sections import ConfigError, check_known
 from agentgym_jax.configs.algorithm_sections import *  # noqa: F403
 from agentgym_jax.configs.algorithm_sections import ALGORITHMS, adamw, grpo
 
 
 def parse(arg, known=None, **defaults):
-    """Parses `size=7b,smoke` into attributes with the types of the defaults.
+    """Parses `size=7b,smoke`, the text after the colon of `--config=FILE:OPTIONS`, into attributes.
 
-    An option without a value is True.
-
-    Args:
-      arg: Text after the colon of `--config=FILE:OPTIONS`, or None.
-      known: Dictionary from option to allowed values. Options without an entry accept any value.
-      defaults: Options of the config file with their default values.
+    They have the types of the defaults. An option without a value is True. `known` has the allowed
+    values by option; options without an entry accept any value.
     """
     values = dict(defaults)
     for item in filter(None, (arg or "").split(",")):
@@ -39,14 +34,6 @@ def parse(arg, known=None, **defaults):
         if known is not None and name in known:
             check_known(name, text, known[name])
     return ml_collections.ConfigDict(values)
-
-
-def check_known(what, name, known):
-    """Raises ConfigError if a name is not one of the known names."""
-    if name not in known:
-        nearest = difflib.get_close_matches(name, list(known), n=1)
-        hint = f"; did you mean {nearest[0]!r}?" if nearest else "."
-        raise ConfigError(f"unknown {what} {name!r}{hint} Known: {', '.join(known)}")
 
 
 def base():
@@ -157,13 +144,9 @@ def warm_start_optimizer():
 
 
 def make_algorithm(name, length, **options):
-    """Returns the section of the named algorithm.
+    """Returns the section of the named algorithm; `options` are arguments of its function.
 
-    Args:
-      name: Key of ALGORITHMS.
-      length: Constant by which some algorithms divide the token weights. The other algorithms
-          ignore it.
-      **options: Further arguments of the function that returns the section.
+    `length` is the constant by which some algorithms divide the token weights; others ignore it.
     """
     check_known("algorithm", name, ALGORITHMS)
     make = ALGORITHMS[name]
@@ -211,12 +194,8 @@ def held_out(group_by, limit):
 def evaluation(environments, smoke, *, turns, turn_tokens=256, tokens=4096):
     """Returns a config for `evaluate` that plays each task sampled and greedy.
 
-    Args:
-      environments: Entries of `environments`.
-      smoke: True for two tasks of each and two turns.
-      turns: Maximum number of turns.
-      turn_tokens: Maximum number of tokens of a turn.
-      tokens: Maximum number of tokens of an episode.
+    The limits are those of an episode and, `turn_tokens`, of a turn. With `smoke` it has two tasks of
+    each environment and two turns.
     """
     c = evaluation_base()
     c.environments = environments

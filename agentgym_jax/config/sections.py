@@ -6,7 +6,7 @@ Names are checked against the function's signature, and values against its annot
 import contextlib
 import difflib
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import ml_collections
@@ -36,9 +36,10 @@ class ConfigError(ValueError):
 @contextlib.contextmanager
 def config_errors(start: str = "", *kinds: type[Exception]) -> Iterator[None]:
     """Converts a ValueError, or an error of `kinds`, to a ConfigError whose message has this start."""
+    caught: tuple[type[Exception], ...] = (ValueError, *kinds)
     try:
         yield
-    except (ValueError, *kinds) as error:
+    except caught as error:
         raise ConfigError(f"{start}{error}") from error
 
 
@@ -127,6 +128,14 @@ def kind_of(
         raise ConfigError(f"config.{name}.kind={text} is none of {', '.join(table)}")
     check(table[kind], name, rest, **bound)
     return kind, rest
+
+
+def check_known(what: str, name: str, known: Collection[str], cutoff: float = 0.6) -> None:
+    """Raises ConfigError, with the nearest known name, if a name is unknown."""
+    if name not in known:
+        nearest = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else "."
+        raise ConfigError(f"unknown {what} {name!r}{hint} Known: {', '.join(known) or 'none'}")
 
 
 def no_such_key(path: str, known: Sequence[str], missing: Sequence[str] = ()) -> str:

@@ -5,17 +5,18 @@ base config file (`:algorithm`).
 """
 
 import dataclasses
-import difflib
+import functools
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from agentgym_jax.config.sections import ConfigError
+from agentgym_jax.config.sections import ConfigError, check_known
 from agentgym_jax.telemetry import metrics
 
 GOALS = ("max", "min")
 STEPS = ("last", "best", "equal_tokens")
 _SEED = "seed"
+check_name = functools.partial(check_known, cutoff=0.4)
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
 
 
@@ -178,14 +179,6 @@ class Sweep:
     def baseline_labels(self) -> dict[str, str]:
         """Returns the baseline with labels in place of values."""
         return {name: label(value) for name, value in self.baseline.items()}
-
-
-def check_name(what: str, name: str, known: Collection[str]) -> None:
-    """Raises ConfigError, with the nearest known name, if a name is unknown."""
-    if name not in known:
-        nearest = difflib.get_close_matches(name, list(known), n=1, cutoff=0.4)
-        hint = f"; did you mean {nearest[0]!r}?" if nearest else "."
-        raise ConfigError(f"unknown {what} {name!r}{hint} Known: {', '.join(known) or 'none'}")
 
 
 def _last_part(key: str) -> str:
