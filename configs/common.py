@@ -11,6 +11,8 @@ from agentgym_jax.config.sections import ConfigError, check_known
 from agentgym_jax.configs.algorithm_sections import *  # noqa: F403
 from agentgym_jax.configs.algorithm_sections import ALGORITHMS, adamw, grpo
 
+RL_SECTIONS = ("algorithm", "horizon", "optimizer", "learner")
+
 
 def parse(arg, known=None, **defaults):
     """Parses `size=7b,smoke`, the text after the colon of `--config=FILE:OPTIONS`, into attributes.
@@ -36,8 +38,11 @@ def parse(arg, known=None, **defaults):
     return ml_collections.ConfigDict(values)
 
 
-def base():
-    """Returns a config of job `rl` with every section. Config files overwrite its values."""
+def base(without=()):
+    """Returns a config of job `rl` with every section, except those named in `without`.
+
+    Config files overwrite its values.
+    """
     c = ml_collections.ConfigDict()
     c.job = "rl"
     c.seed = 0
@@ -85,6 +90,8 @@ def base():
     c.evaluation = dict(every=10, at_start=True, max_turns=20, samples=1, greedy=False)
     c.checkpoint = dict(every=10)
     c.guards = "default"  # changes have the form grad_spike=skip,window=20
+    for name in without:
+        del c[name]
     return c
 
 
@@ -127,6 +134,23 @@ def mixed_turns(weights):
     )
 
 
+def imitation(**changes):
+    """Returns the section `sft`, by default for the actions of recorded demonstrations."""
+    return (
+        dict(
+            rows=8,
+            micro_rows=8,
+            row_length=512,
+            weighting="token_mean",
+            train_on="actions",
+            too_long="truncate",
+            bad="fatal",
+            files=(),
+        )
+        | changes
+    )
+
+
 def warm_start_optimizer():
     """Returns Muon settings for some hundred imitation steps of a policy with less than a million
     weights.
@@ -160,19 +184,7 @@ def evaluation_base():
 
     The model is not part of the config; the flag `--model` selects it.
     """
-    c = base()
-    for name in (
-        "job",
-        "total_steps",
-        "loggers",
-        "algorithm",
-        "horizon",
-        "optimizer",
-        "learner",
-        "checkpoint",
-        "guards",
-    ):
-        del c[name]
+    c = base(without=("job", "total_steps", "loggers", *RL_SECTIONS, "checkpoint", "guards"))
     c.endpoint = dict(
         model="",
         key_variable="OPENAI_API_KEY",
@@ -211,7 +223,7 @@ def evaluation(environments, smoke, *, turns, turn_tokens=256, tokens=4096):
 
 def tiny_model():
     """Returns a model of some ten thousand weights for smoke variants; nothing is downloaded."""
-    architecture = dict(
+    return random_model(
         hidden_size=32,
         intermediate_size=64,
         num_layers=2,
@@ -220,6 +232,10 @@ def tiny_model():
         head_size=16,
         max_position=32768,
     )
+
+
+def random_model(**architecture):
+    """Returns the section of a model in float32 with random weights."""
     return dict(
         source="random",
         architecture=architecture,
