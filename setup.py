@@ -93,7 +93,9 @@ setup(
     | {"agentgym_jax": ["py.typed"]}
     | {"agentgym_jax.native": ["*.cc", "*.h"]}  # compiled at first use
     | {"agentgym_jax.viewer": ["page/*"]}
-    | {"agentgym_jax.data": ["suite_items/*.txt"]}
+    | {"agentgym_jax.data": ["suite.toml", "suite_items/*.txt"]}
+    | {"agentgym_jax.planning": ["h100.textproto"]}
+    | {"agentgym_jax.telemetry": ["metrics.toml"]}
     | {"agentgym_jax.configs": ["*/*/*.json"]},
     install_requires=TRAINING + SERVERS["ENVIRONMENTS"],
     entry_points=SERVERS["ENTRY_POINTS"]

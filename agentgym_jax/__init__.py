@@ -10,20 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agentgym_envs import __version__ as __version__  # one distribution installs both packages
 
 if TYPE_CHECKING:
-    from agentgym_jax.api import (
-        USER_ERRORS,
-        ConfigError,
-        LoadedPolicy,
-        LoadedRun,
-        Result,
-        StopRequested,
-        compare,
-        evaluate,
-        load_config,
-        load_policy,
-        load_run,
-        train,
-    )
+    from agentgym_jax.api import *
 
 __all__ = [
     "USER_ERRORS",

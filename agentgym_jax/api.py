@@ -22,7 +22,8 @@ from agentgym_jax.jobs.serving import load_model, make_backend, make_sampler, wa
 from agentgym_jax.learner.checkpoint import CheckpointError
 from agentgym_jax.mesh.processes import ProcessesError
 from agentgym_jax.rollout.retries import ContextTooSmallError
-from agentgym_jax.runs.run_folder import RunFolder, RunFolderError, flatten
+from agentgym_jax.runs.atomic_files import RunFolderError
+from agentgym_jax.runs.run_folder import RunFolder, flatten
 from agentgym_jax.serving.local_chat import LoadedPolicy
 from agentgym_jax.telemetry.guards import GuardStop
 from agentgym_jax.training.job_kinds import run_job

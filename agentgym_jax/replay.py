@@ -38,7 +38,7 @@ from agentgym_jax.replays.continuations import (
 from agentgym_jax.replays.credit import credit_table
 from agentgym_jax.replays.recorded_episodes import ReplayError
 from agentgym_jax.rollout.continuation import RecordDiffersError
-from agentgym_jax.runs.run_folder import disk_errors, write_atomic
+from agentgym_jax.runs.atomic_files import disk_errors, write_atomic
 from agentgym_jax.telemetry.console import RunConsole, open_console
 
 _EPISODE = flags.DEFINE_string("episode", None, "Recorded episode, such as step_000012/3.")

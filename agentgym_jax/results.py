@@ -21,7 +21,7 @@ from rich.markdown import Markdown
 from agentgym_jax.cli.startup import launch
 from agentgym_jax.evaluation import compare, score_plots, score_report
 from agentgym_jax.runs import bucket
-from agentgym_jax.runs.run_folder import RunFolderError, write_atomic
+from agentgym_jax.runs.atomic_files import RunFolderError, write_atomic
 from agentgym_jax.telemetry.console import open_console
 
 _OUT = flags.DEFINE_string("out", "results.md", "The page; figures go to a folder next to it.")

@@ -25,7 +25,7 @@ from agentgym_jax.sweeps.configs import check_runs, load_sweep
 from agentgym_jax.sweeps.folder import Record, SweepFolder, make_record
 from agentgym_jax.sweeps.launch import LAUNCHERS
 from agentgym_jax.sweeps.sweep_report import write_report
-from agentgym_jax.sweeps.sweep_runs import check_parallel, failure_lines, run_all
+from agentgym_jax.sweeps.sweep_runs import SweepRunner, check_parallel, failure_lines
 
 _CONFIG = flags.DEFINE_string("config", None, "Sweep file, with options as FILE:OPTIONS.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the sweep; created, or resumed.")
@@ -67,7 +67,7 @@ def _train(config: str, workdir: str) -> int:
     with StopFlag().installed() as stop, folder.opened(record):
         if _LAUNCH.value:
             return _write_launch_files(folder, record, sweep.memory_gib)
-        failed = run_all(folder, record, slots, stop, _say)
+        failed = SweepRunner(folder, record, slots, stop, _say).run()
         if stop():
             _say("stopped; the same command resumes the sweep")
             return stop.exit_status

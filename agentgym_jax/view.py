@@ -24,7 +24,8 @@ from agentgym_jax.cli.startup import launch
 from agentgym_jax.client.in_process import in_process_servers
 from agentgym_jax.client.transport import Transport
 from agentgym_jax.runs import bucket
-from agentgym_jax.runs.run_folder import RunFolder, RunFolderError
+from agentgym_jax.runs.atomic_files import RunFolderError
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.viewer.live import LiveRun, LiveServer
 from agentgym_jax.viewer.report import checked_folder, write_comparison, write_report
 from agentgym_jax.viewer.worlds import REPLAYED, WITH_BROWSER

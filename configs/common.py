@@ -3,25 +3,22 @@
 Every value of a run is written in its config file or in one of these two modules.
 """
 
-import difflib
 import inspect
 
 import ml_collections
 
-from agentgym_jax.config.sections import ConfigError
+from agentgym_jax.config.sections import ConfigError, check_known
 from agentgym_jax.configs.algorithm_sections import *  # noqa: F403
 from agentgym_jax.configs.algorithm_sections import ALGORITHMS, adamw, grpo
 
+RL_SECTIONS = ("algorithm", "horizon", "optimizer", "learner")
+
 
 def parse(arg, known=None, **defaults):
-    """Parses `size=7b,smoke` into attributes with the types of the defaults.
+    """Parses `size=7b,smoke`, the text after the colon of `--config=FILE:OPTIONS`, into attributes.
 
-    An option without a value is True.
-
-    Args:
-      arg: Text after the colon of `--config=FILE:OPTIONS`, or None.
-      known: Dictionary from option to allowed values. Options without an entry accept any value.
-      defaults: Options of the config file with their default values.
+    They have the types of the defaults. An option without a value is True. `known` has the allowed
+    values by option; options without an entry accept any value.
     """
     values = dict(defaults)
     for item in filter(None, (arg or "").split(",")):
@@ -41,16 +38,11 @@ def parse(arg, known=None, **defaults):
     return ml_collections.ConfigDict(values)
 
 
-def check_known(what, name, known):
-    """Raises ConfigError if a name is not one of the known names."""
-    if name not in known:
-        nearest = difflib.get_close_matches(name, list(known), n=1)
-        hint = f"; did you mean {nearest[0]!r}?" if nearest else "."
-        raise ConfigError(f"unknown {what} {name!r}{hint} Known: {', '.join(known)}")
+def base(without=()):
+    """Returns a config of job `rl` with every section, except those named in `without`.
 
-
-def base():
-    """Returns a config of job `rl` with every section. Config files overwrite its values."""
+    Config files overwrite its values.
+    """
     c = ml_collections.ConfigDict()
     c.job = "rl"
     c.seed = 0
@@ -98,6 +90,8 @@ def base():
     c.evaluation = dict(every=10, at_start=True, max_turns=20, samples=1, greedy=False)
     c.checkpoint = dict(every=10)
     c.guards = "default"  # changes have the form grad_spike=skip,window=20
+    for name in without:
+        del c[name]
     return c
 
 
@@ -140,6 +134,23 @@ def mixed_turns(weights):
     )
 
 
+def imitation(**changes):
+    """Returns the section `sft`, by default for the actions of recorded demonstrations."""
+    return (
+        dict(
+            rows=8,
+            micro_rows=8,
+            row_length=512,
+            weighting="token_mean",
+            train_on="actions",
+            too_long="truncate",
+            bad="fatal",
+            files=(),
+        )
+        | changes
+    )
+
+
 def warm_start_optimizer():
     """Returns Muon settings for some hundred imitation steps of a policy with less than a million
     weights.
@@ -157,13 +168,9 @@ def warm_start_optimizer():
 
 
 def make_algorithm(name, length, **options):
-    """Returns the section of the named algorithm.
+    """Returns the section of the named algorithm; `options` are arguments of its function.
 
-    Args:
-      name: Key of ALGORITHMS.
-      length: Constant by which some algorithms divide the token weights. The other algorithms
-          ignore it.
-      **options: Further arguments of the function that returns the section.
+    `length` is the constant by which some algorithms divide the token weights; others ignore it.
     """
     check_known("algorithm", name, ALGORITHMS)
     make = ALGORITHMS[name]
@@ -177,19 +184,7 @@ def evaluation_base():
 
     The model is not part of the config; the flag `--model` selects it.
     """
-    c = base()
-    for name in (
-        "job",
-        "total_steps",
-        "loggers",
-        "algorithm",
-        "horizon",
-        "optimizer",
-        "learner",
-        "checkpoint",
-        "guards",
-    ):
-        del c[name]
+    c = base(without=("job", "total_steps", "loggers", *RL_SECTIONS, "checkpoint", "guards"))
     c.endpoint = dict(
         model="",
         key_variable="OPENAI_API_KEY",
@@ -211,12 +206,8 @@ def held_out(group_by, limit):
 def evaluation(environments, smoke, *, turns, turn_tokens=256, tokens=4096):
     """Returns a config for `evaluate` that plays each task sampled and greedy.
 
-    Args:
-      environments: Entries of `environments`.
-      smoke: True for two tasks of each and two turns.
-      turns: Maximum number of turns.
-      turn_tokens: Maximum number of tokens of a turn.
-      tokens: Maximum number of tokens of an episode.
+    The limits are those of an episode and, `turn_tokens`, of a turn. With `smoke` it has two tasks of
+    each environment and two turns.
     """
     c = evaluation_base()
     c.environments = environments
@@ -232,7 +223,7 @@ def evaluation(environments, smoke, *, turns, turn_tokens=256, tokens=4096):
 
 def tiny_model():
     """Returns a model of some ten thousand weights for smoke variants; nothing is downloaded."""
-    architecture = dict(
+    return random_model(
         hidden_size=32,
         intermediate_size=64,
         num_layers=2,
@@ -241,6 +232,10 @@ def tiny_model():
         head_size=16,
         max_position=32768,
     )
+
+
+def random_model(**architecture):
+    """Returns the section of a model in float32 with random weights."""
     return dict(
         source="random",
         architecture=architecture,

@@ -38,22 +38,15 @@ def get_config(arg=None):
     opt = common.parse(arg, smoke=False, program=False)
     c = common.base()
     c.total_steps = 26
-    c.model = dict(
-        source="random",
-        architecture=dict(
-            hidden_size=128,
-            intermediate_size=384,
-            num_layers=3,
-            num_heads=4,
-            num_kv_heads=2,
-            head_size=32,
-            rope_theta=10000.0,
-            max_position=1024,
-        ),
-        dtype="float32",
-        decode_dtype="float32",
-        remat="none",
-        lora=common.lora(0),
+    c.model = common.random_model(
+        hidden_size=128,
+        intermediate_size=384,
+        num_layers=3,
+        num_heads=4,
+        num_kv_heads=2,
+        head_size=32,
+        rope_theta=10000.0,
+        max_position=1024,
     )
     c.tokenizer = dict(
         source="train",
@@ -99,16 +92,8 @@ def get_config(arg=None):
     c.evaluation = dict(every=0, at_start=True, max_turns=12, samples=1, greedy=True)
     c.checkpoint.every = 8
     show = dict(environment="babyai", max_turns=8, seed=0)
-    c.sft = dict(
+    c.sft = common.imitation(
         steps=300,
-        rows=8,
-        micro_rows=8,
-        row_length=512,
-        weighting="token_mean",
-        train_on="actions",
-        too_long="truncate",
-        bad="fatal",
-        files=(),
         demonstrations=dict(
             # Random valid actions show which actions exist; RL has to find out when to use them. In
             # 3 of 10 turns the agent takes a detour, often a rejected action, which is not

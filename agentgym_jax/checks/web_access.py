@@ -58,9 +58,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 def read_token(host: str, variable: str) -> str:
     """Returns the token of a server; empty for none, which only a loopback address may have.
 
-    Args:
-      host: Value of --host.
-      variable: Value of --token_variable, the environment variable with the token; may be empty.
+    The arguments are the values of --host and --token_variable.
 
     Raises:
       ValueError: Other machines can reach the server and there is no token, or it is not set.

@@ -48,12 +48,8 @@ def answer(
 ) -> str | None:
     """Returns the text that the command line asks for instead of a run; None for a run.
 
-    Args:
-      argv: Command line, with the program first.
-      main: Function that runs the command; its module has the docstring and the flags.
-      required: Names of the flags that a run needs.
-      shared: Names of flags of other modules that belong to the command.
-      configs: Paths of the shipped configs.
+    The module of `main` has the docstring and the flags of the command. `required` are the flags that
+    a run needs, `shared` those of other modules, and `configs` the paths of the shipped configs.
     """
     script = f"agentgym-{pathlib.Path(argv[0]).stem}"
     if any(argument in _HELP for argument in argv[1:]):

@@ -6,8 +6,8 @@ import pathlib
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NoReturn, TypeVar
 
 import ml_collections
 from absl import app, flags
@@ -17,6 +17,7 @@ from agentgym_jax.cli import command_line
 from agentgym_jax.config import config_files
 from agentgym_jax.config.sections import ConfigError, plain
 from agentgym_jax.runs import interrupts, redact
+from agentgym_jax.runs.run_folder import flatten
 
 LIST = flags.DEFINE_bool("list", False, "Lists the shipped configs and the algorithms.")
 KEYS = flags.DEFINE_bool("keys", False, "Lists the keys of --config with their values.")
@@ -82,15 +83,6 @@ def _list_shipped(algorithms: Iterable[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _list_keys(section: Mapping[str, Any], name: str = "--config") -> Iterator[str]:
-    """Yields the keys of a config with their values, as they are typed on a command line."""
-    for key, value in section.items():
-        if isinstance(value, dict) and value:
-            yield from _list_keys(value, f"{name}.{key}")
-        else:
-            yield f"{name}.{key}={value if isinstance(value, str) else repr(value)}"
-
-
 def _fail(message: str) -> NoReturn:
     sys.stderr.write(f"\n{redact.text(message)}\n")
     sys.exit(1)
@@ -118,8 +110,9 @@ def _parse_flags(argv: Sequence[str], required: Sequence[str]) -> list[str]:
                 _fail(
                     "--keys: a sweep has no keys; `agentgym_jax.train --keys` lists those of a run"
                 )
-            config = redact.config(plain(config))
-            sys.stdout.write("\n".join(_list_keys(config)) + "\n")
+            for key, value in flatten(redact.config(plain(config))).items():
+                shown = value if isinstance(value, str) else repr(value)
+                sys.stdout.write(f"--config.{key}={shown}\n")
             sys.exit(0)
         return rest
     except ConfigError as error:
@@ -139,22 +132,12 @@ def _command_line(argv: Sequence[str]) -> Iterator[None]:
         sys.argv = before
 
 
-def _config_argument(argv: Sequence[str]) -> str:
-    """Returns the value of --config; empty if it is absent."""
-    for i, argument in enumerate(argv):
-        name, is_given, value = argument.lstrip("-").partition("=")
-        if argument.startswith("-") and name == "config":
-            return value if is_given else next(iter(argv[i + 1 :]), "")
-    return ""
-
-
 def _load_config(argv: Sequence[str]) -> ml_collections.ConfigDict | None:
     """Returns the config of --config; None without one, and for the file of a sweep.
 
     Exits if it cannot be loaded; an error of ml_collections would have many lines.
     """
-    config = _config_argument(argv)
-    if config:
+    if config := next((value for _, value in config_files.config_values(argv)), ""):
         try:
             config_files.check_exists(config.partition(":")[0])
             if flags.FLAGS["config"].flag_type() != "string":  # the name of a sweep file is one

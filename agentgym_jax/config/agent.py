@@ -11,7 +11,7 @@ from agentgym_jax.config.environment_sections import (
     check_playable,
     parse_settings,
 )
-from agentgym_jax.config.sections import ConfigError, check, parse_section, section
+from agentgym_jax.config.sections import ConfigError, check, config_errors, parse_section, section
 from agentgym_jax.config.settings import (
     CollectorSettings,
     EvaluationSettings,
@@ -98,10 +98,8 @@ def _check_program(settings: AgentSettings) -> None:
                 )
         return
     if settings.program.function:
-        try:
+        with config_errors("config.program.function="):
             function = load_function(settings.program.function)
-        except ValueError as error:
-            raise ConfigError(f"config.program.function={error}") from error
         _check_options(function, settings.program)
     if settings.rollout.show_turn_budget != "none":
         raise ConfigError(
@@ -160,11 +158,9 @@ def check_training_samples(sampling: SamplingOptions, section: str, row_length: 
 def _check_sampler(options: Mapping[str, Any], sampling: SamplingOptions) -> None:
     """Checks the section `sampler`, and that the longest episode fits the sampler's caches."""
     check(Sampler, "sampler", options, policy=None, stop_ids=(), truncates=False)
-    try:
-        if options["buckets"]:
+    if options["buckets"]:
+        with config_errors("config."):
             check_buckets(options["buckets"], options["cache_length"])
-    except ValueError as error:
-        raise ConfigError(f"config.{error}") from error
     if sampling.max_tokens > options["cache_length"]:
         raise ConfigError(
             f"config.sampling.max_tokens={sampling.max_tokens} exceeds "

@@ -8,7 +8,7 @@ import os
 import pathlib
 import traceback
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import ml_collections
@@ -36,16 +36,19 @@ def locate(path: str) -> str:
 def find_shipped_config(argv: Sequence[str]) -> list[str]:
     """Returns the command line, with the path of the installed file for `--config=configs/...`."""
     found = list(argv)
+    for at, value in config_values(argv):
+        path = value.partition(":")[0]
+        if locate(path) != path:
+            found[at] = argv[at].removesuffix(value) + locate(path) + value.removeprefix(path)
+    return found
+
+
+def config_values(argv: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yields the values of --config with the place of their arguments in a command line."""
     for i, argument in enumerate(argv):
         flag, equals, value = argument.partition("=")
-        if flag not in ("--config", "-config"):
-            continue
-        at = i if equals else i + 1
-        path, colon, options = (value if equals else "".join(argv[at : at + 1])).partition(":")
-        located = locate(path)
-        if located != path:
-            found[at] = f"{flag}=" * bool(equals) + f"{located}{colon}{options}"
-    return found
+        if flag in ("--config", "-config"):
+            yield (i, value) if equals else (i + 1, "".join(argv[i + 1 : i + 2]))
 
 
 def shipped_configs() -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from absl import logging
 
 from agentgym_jax.checks import limits
 from agentgym_jax.checks.limits import OneOf, Range
-from agentgym_jax.config.sections import ConfigError, call
+from agentgym_jax.config.sections import ConfigError, call, config_errors
 from agentgym_jax.learner import stored_weights
 from agentgym_jax.learner.checkpoint import CheckpointError
 from agentgym_jax.learner.stored_weights import make_adapters, record_adapters
@@ -38,7 +38,8 @@ from agentgym_jax.models.policy import (
     make_sampler_params,
 )
 from agentgym_jax.models.sources import ModelSource
-from agentgym_jax.runs.run_folder import RunFolder, write_atomic
+from agentgym_jax.runs.atomic_files import write_atomic
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.grammars import Grammars
 from agentgym_jax.text.template import CHATML, COMPACT, Value
@@ -277,10 +278,8 @@ class Model:
     def _load(self) -> Params:
         if self.source is None:
             return self.policy.init_sharded(jax.random.key(self.seed), self.layout)
-        try:
+        with config_errors(f"the weights of {self.source.model}: ", OSError, CheckpointError):
             return stored_weights.load(self.source, self.policy, self.layout, seed=self.seed)
-        except (ValueError, OSError, CheckpointError) as error:
-            raise ConfigError(f"the weights of {self.source.model}: {error}") from error
 
 
 def build_layouts(
@@ -316,10 +315,8 @@ def resolve_source(settings: ModelSettings) -> ModelSource | None:
             "config.model.source is empty: name a Hugging Face directory or hub id, "
             f"a run folder, a preset ({', '.join(PRESETS)}) or 'random'"
         )
-    try:
+    with config_errors("", OSError):  # the messages name the model
         source = sources.resolve(settings.source)
-    except (ValueError, OSError) as error:
-        raise ConfigError(str(error)) from error  # it names the model
     _check_hybrid(settings, source)
     return source
 
@@ -365,10 +362,8 @@ def build_model(
     if model.adapters is not None:
         logging.info("adapters with %.2f million parameters", model.adapters.num_parameters / 1e6)
         if processes.is_writer():
-            try:
+            with config_errors("config.model.source: "):
                 record_adapters(folder.model, model.adapters, source, settings.dtype, seed)
-            except ValueError as error:
-                raise ConfigError(f"config.model.source: {error}") from error
     return model
 
 
@@ -412,11 +407,9 @@ def assemble_model(
         config = call(DecoderConfig, "model.architecture", settings.architecture, vocab_size=size)
     else:
         config = source.config
-    try:
+    with config_errors(f"the model {settings.source}: "):
         sources.check_vocabulary(tokenizer, config)
         renderer = ChatRenderer(tokenizer)
-    except ValueError as error:
-        raise ConfigError(f"the model {settings.source}: {error}") from error
     layout, decode_layout = layouts
     policy = settings.train_policy(config, layout)
     return Model(
@@ -448,7 +441,7 @@ def _build_tokenizer(
     """Returns the tokenizer of the run folder; builds and saves it first if there is none."""
     if (folder.tokenizer / "tokenizer.json").exists():
         return load_tokenizer(folder.tokenizer)
-    try:
+    with config_errors(f"config.tokenizer.source={settings.source!r}: ", OSError):
         if settings.source == "train":
             train_tokenizer(
                 texts,
@@ -469,6 +462,4 @@ def _build_tokenizer(
         tokenizer = tokenizer.with_variables(settings.variables)
         ChatRenderer(tokenizer)  # raises an error if the template is unusable
         tokenizer.save(folder.tokenizer)
-    except (ValueError, OSError) as error:
-        raise ConfigError(f"config.tokenizer.source={settings.source!r}: {error}") from error
     return tokenizer

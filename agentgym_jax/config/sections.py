@@ -3,9 +3,10 @@
 Names are checked against the function's signature, and values against its annotations (limits.py).
 """
 
+import contextlib
 import difflib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import ml_collections
@@ -30,6 +31,16 @@ ALL_AGENT_SECTIONS = (*AGENT_SECTIONS, "program", "judge")  # with those that ma
 
 class ConfigError(ValueError):
     """Invalid config; the message names the key and says how to correct it."""
+
+
+@contextlib.contextmanager
+def config_errors(start: str = "", *kinds: type[Exception]) -> Iterator[None]:
+    """Converts a ValueError, or an error of `kinds`, to a ConfigError whose message has this start."""
+    caught: tuple[type[Exception], ...] = (ValueError, *kinds)
+    try:
+        yield
+    except caught as error:
+        raise ConfigError(f"{start}{error}") from error
 
 
 def plain(config: ml_collections.ConfigDict) -> dict[str, Any]:
@@ -61,11 +72,8 @@ def parse_section(
 def call(function: Callable[..., T], name: str, options: Mapping[str, Any], /, **bound: Any) -> T:
     """Returns `function(**options, **bound)` after the arguments have been checked.
 
-    Args:
-      function: Function or class whose keyword arguments the section contains.
-      name: Dotted name of the section, for messages; empty for the top level.
-      options: Keys and values of the section.
-      bound: Arguments that are not part of the config.
+    `name` is the dotted name of the section, for messages; empty for the top level. `bound` are
+    arguments that are not part of the config.
 
     Raises:
       ConfigError: An argument is invalid, or the function raised ValueError or TypeError.
@@ -120,6 +128,14 @@ def kind_of(
         raise ConfigError(f"config.{name}.kind={text} is none of {', '.join(table)}")
     check(table[kind], name, rest, **bound)
     return kind, rest
+
+
+def check_known(what: str, name: str, known: Collection[str], cutoff: float = 0.6) -> None:
+    """Raises ConfigError, with the nearest known name, if a name is unknown."""
+    if name not in known:
+        nearest = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else "."
+        raise ConfigError(f"unknown {what} {name!r}{hint} Known: {', '.join(known) or 'none'}")
 
 
 def no_such_key(path: str, known: Sequence[str], missing: Sequence[str] = ()) -> str:

@@ -1,7 +1,6 @@
 """Records demonstrations of scripted agents in a process of the environment package."""
 
 import contextlib
-import functools
 import json
 import os
 import pathlib
@@ -16,7 +15,8 @@ from agentgym_jax.client.embedded import ServerFailed, last_words, option_argume
 from agentgym_jax.data.conversations import Conversation, read_conversations
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.mesh import processes
-from agentgym_jax.runs.run_folder import RunFolder, disk_errors
+from agentgym_jax.runs.atomic_files import disk_errors
+from agentgym_jax.runs.run_folder import RunFolder
 
 _PROGRESS_S = 1.0  # pause between two counts of the recorded episodes, in seconds
 
@@ -123,12 +123,8 @@ def record_sets(
         with folder.writer_first():
             if processes.is_writer() and name in missing:
                 on_progress(before, total)
-                report = functools.partial(_report, on_progress, before, total)
+                report = lambda done, before=before: on_progress(before + done, total)
                 record(tasks, paths[name], on_progress=report, **options)
                 before += missing[name]
         conversations += read_conversations(paths[name], bad="fatal")
     return conversations
-
-
-def _report(on_progress: Callable[[int, int], None], before: int, total: int, done: int) -> None:
-    on_progress(before + done, total)

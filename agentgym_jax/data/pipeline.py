@@ -84,21 +84,12 @@ def batches(
     A batch may contain the end of one epoch and the start of the next, so only the last batch can
     have empty rows.
 
-    Args:
-      encoded: Encoded conversations.
-      row_length: Number of tokens per row.
-      rows: Number of rows per batch.
-      seed: Random seed of the order.
-      epochs: Number of passes over the data, if `steps` is None.
-      steps: Number of batches, if `epochs` is None.
-      weighting: `token_mean` for equal weights of tokens, `sequence_mean` of conversations.
-      too_long: Treatment of conversations longer than a row; `skip` leaves them out.
-      importance: Weights of conversations relative to others in a batch; None for equal weights.
+    Either `epochs` (passes over the data) or `steps` (batches) is given. With `token_mean` all tokens
+    have equal weights, with `sequence_mean` all conversations; `importance` multiplies those of a
+    conversation. `too_long` is the treatment of conversations longer than a row.
     """
     if (epochs is None) == (steps is None):
         raise ValueError(f"give either epochs or steps; got epochs={epochs}, steps={steps}")
-    if weighting not in ("token_mean", "sequence_mean"):
-        raise ValueError(f"weighting is {weighting!r}; expected 'token_mean' or 'sequence_mean'")
     importance = [1.0] * len(encoded) if importance is None else importance
     if len(importance) != len(encoded) or not all(weight > 0 for weight in importance):
         raise ValueError(f"importance needs {len(encoded)} numbers above 0, got {importance}")
@@ -120,8 +111,6 @@ def _fit(
     encoded: Sequence[EncodedConversation], row_length: int, too_long: str
 ) -> tuple[dict[int, EncodedConversation], Dropped]:
     """Returns the sequences for training, by index, and the counts of the others."""
-    if too_long not in ("error", "skip", "truncate"):
-        raise ValueError(f"too_long is {too_long!r}; expected 'error', 'skip' or 'truncate'")
     kept: dict[int, EncodedConversation] = {}
     count: collections.Counter[str] = collections.Counter()
     for i, sequence in enumerate(encoded):

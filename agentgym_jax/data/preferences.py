@@ -78,12 +78,6 @@ def pair_up(
       pairs_per_task: Maximum number of pairs per task.
       seed: Random seed for breaking ties.
     """
-    if measure not in MEASURES:
-        raise ValueError(f"measure={measure!r} is none of {', '.join(MEASURES)}")
-    if not gap > 0:
-        raise ValueError(f"gap={gap} must be positive: equal episodes have no order")
-    if pairs_per_task < 1:
-        raise ValueError(f"pairs_per_task={pairs_per_task} must be at least 1")
     groups, left_out = _groups(conversations, measure, unrated)
     pairs_of_tasks = [
         _pair_task(group, threshold, gap, pairs_per_task, [seed, *"".join(key).encode()])

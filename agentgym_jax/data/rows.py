@@ -41,17 +41,16 @@ def read_rows(
         raise ValueError(f"bad is {bad!r}; expected 'fatal' or 'skip'")
     good: list[T] = []
     problems: list[str] = []
-    for source in _sources(path, what):
-        for place, row in source:
-            try:
-                # lines of a file are bytes, so that an invalid one can be left out
-                value = _parse_json(row, place) if isinstance(row, bytes) else row
-                good.append(parse(value, place))
-            except ValueError as error:
-                text = _one_line(str(error))
-                if bad == "fatal":
-                    raise ValueError(text) from error
-                problems.append(text)
+    for place, row in _all_rows(path, what):
+        try:
+            # lines of a file are bytes, so that an invalid one can be left out
+            value = _parse_json(row, place) if isinstance(row, bytes) else row
+            good.append(parse(value, place))
+        except ValueError as error:
+            text = _one_line(str(error))
+            if bad == "fatal":
+                raise ValueError(text) from error
+            problems.append(text)
     if problems:
         logging.warning("%s: %d rows left out, the first: %s", path, len(problems), problems[0])
     if not good:
@@ -60,13 +59,13 @@ def read_rows(
     return good
 
 
-def _sources(path: str | pathlib.Path, what: str) -> Iterator[Iterator[tuple[str, Any]]]:
-    """Yields the rows of every file of a source."""
+def _all_rows(path: str | pathlib.Path, what: str) -> Iterator[tuple[str, Any]]:
+    """Yields place and value of the rows of every file of a source."""
     if str(path).startswith(_NAMED):
-        yield _named_rows(str(path))
+        yield from _named_rows(str(path))
         return
     for file in _data_files(pathlib.Path(path), what):
-        yield _rows(file)
+        yield from _rows(file)
 
 
 def _data_files(path: pathlib.Path, what: str) -> list[pathlib.Path]:

@@ -11,13 +11,14 @@ import hashlib
 import itertools
 import json
 import pathlib
+import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 Facts = Mapping[str, Any]
 
-# One file per environment with one line per sub-task: `number:mark` of every item. `pin` made the
-# files from manifests, for SearchQA from the sizes of its data sets, and for WebArena from the 730
+# One file per environment with one line per sub-task: `number:mark` of every item. The items are those
+# of `choose` for manifests, for SearchQA for the sizes of its data sets, and for WebArena for the 730
 # tasks on one site that need no judge (a language model).
 PINNED: Mapping[str, str] = {
     path.stem: path.read_text(encoding="ascii")
@@ -55,114 +56,22 @@ class SuiteEnvironment:
     number: str = "data_idx"
 
 
-def _subtasks(
-    fact: str, table: Mapping[str, tuple[Any, ...]], **where: tuple[Any, ...]
-) -> tuple[SubTask, ...]:
-    """Returns sub-tasks, given their numbers of items and accepted values of `fact`."""
-    return tuple(
-        SubTask(name, items, {fact: tuple(values)} | where)
-        for name, (items, *values) in table.items()
-    )
+def _read_suite() -> dict[str, SuiteEnvironment]:
+    """Returns the environments of suite.toml."""
+    text = pathlib.Path(__file__).with_name("suite.toml").read_text(encoding="utf-8")
+    found = {}
+    for name, entry in tomllib.loads(text).items():
+        fact, where = entry.pop("fact"), {k: tuple(v) for k, v in entry.pop("where", {}).items()}
+        subtasks = tuple(
+            SubTask(subtask, items, {fact: tuple(values)} | where)
+            for subtask, (items, *values) in entry.pop("subtasks").items()
+        )
+        identity = tuple(entry.pop("identity", ()))
+        found[name] = SuiteEnvironment(subtasks=subtasks, identity=identity, **entry)
+    return found
 
 
-SUITE: Mapping[str, SuiteEnvironment] = {
-    "webarena": SuiteEnvironment(
-        max_turns=15,
-        # the paper gives 10 items for the last two sub-tasks together; the equal division is ours
-        subtasks=_subtasks(
-            "sites",
-            {
-                "Shopping": (15, ["shopping"]),
-                "CMS": (15, ["shopping_admin"]),
-                "Maps": (10, ["map"]),
-                "GitLab": (5, ["gitlab"]),
-                "Reddit": (5, ["reddit"]),
-            },
-            world=("webarena",),  # tasks on the embedded sites are not part of the suite
-        ),
-        # the user supplies the task file; a deployment has no tasks for missing sites and judges
-        identity=("world", "task_id", "sites", "template"),
-        number="task_id",
-    ),
-    "searchqa": SuiteEnvironment(
-        max_turns=30,
-        subtasks=_subtasks(
-            "dataset",
-            {
-                "NQ": (50, "nq"),
-                "TriviaQA": (50, "triviaqa"),
-                "PopQA": (50, "popqa"),
-                "HotpotQA": (50, "hotpotqa"),
-                "2Wiki": (50, "2wikimultihopqa"),
-                "MuSiQue": (100, "musique"),
-                "Bamboogle": (50, "bamboogle"),
-            },
-        ),
-        # the user supplies the data sets
-        identity=("dataset", "split", "upstream_idx"),
-    ),
-    "textcraft": SuiteEnvironment(
-        max_turns=30,
-        subtasks=_subtasks(
-            "depth", {"depth 1": (31, 1), "depth 2": (41, 2), "depth 3": (25, 3), "depth 4": (3, 4)}
-        ),
-    ),
-    "babyai": SuiteEnvironment(
-        max_turns=20,
-        spread="level",
-        subtasks=_subtasks(
-            "family",
-            {
-                "GoTo": (55, "GoTo"),
-                "Pickup": (15, "Pickup"),
-                "ActionObjDoor": (5, "ActionObjDoor"),
-                "FindObjS7": (5, "FindObjS7"),
-                "OneRoomS20": (5, "OneRoomS20"),
-                "SynthLoc": (5, "SynthLoc"),
-            },
-        ),
-    ),
-    # The assignment of the paper's names to ScienceWorld's task types is our interpretation.
-    "sciworld": SuiteEnvironment(
-        max_turns=30,
-        spread="task",
-        subtasks=_subtasks(
-            "task",
-            {
-                "Measure": (
-                    53,
-                    "use-thermometer",
-                    "measure-melting-point-known-substance",
-                    "measure-melting-point-unknown-substance",
-                ),
-                "Test-conductivity": (
-                    83,
-                    "test-conductivity",
-                    "test-conductivity-of-unknown-substances",
-                ),
-                "Find": (
-                    44,
-                    "find-living-thing",
-                    "find-non-living-thing",
-                    "find-plant",
-                    "find-animal",
-                ),
-                "Chem-Mix": (
-                    5,
-                    "chemistry-mix",
-                    "chemistry-mix-paint-secondary-color",
-                    "chemistry-mix-paint-tertiary-color",
-                ),
-                "Lifespan": (
-                    15,
-                    "lifespan-longest-lived",
-                    "lifespan-shortest-lived",
-                    "lifespan-longest-lived-then-shortest-lived",
-                ),
-            },
-        ),
-    ),
-}
+SUITE: Mapping[str, SuiteEnvironment] = _read_suite()
 NUM_SUBTASKS = sum(len(part.subtasks) for part in SUITE.values())
 
 
@@ -222,15 +131,6 @@ def by_number(environment: str, manifest: Sequence[Facts]) -> dict[int, Facts]:
     """Returns the facts of the tasks, by their number in the suite."""
     number = SUITE[environment].number
     return {row[number]: row for row in manifest if number in row}
-
-
-def pin(environment: str, manifest: Sequence[Facts]) -> str:
-    """Returns the content of an environment's file in `suite_items/`."""
-    facts = by_number(environment, manifest)
-    lines = []
-    for name, items in choose(environment, manifest).items():
-        lines.append(f"{name} = " + " ".join(f"{i}:{mark(environment, facts[i])}" for i in items))
-    return "\n".join(lines)
 
 
 def pinned(environment: str) -> dict[str, dict[int, str]]:

@@ -270,9 +270,6 @@ class TaskSchedule:
         unknown = sorted(set(weights) - set(self._groups))
         if unknown:
             raise ValueError(f"task weights name groups {unknown}; there are {list(self._groups)}")
-        for name, weight in weights.items():
-            if not isinstance(weight, int) or weight < 0:
-                raise ValueError(f"task weight of {name!r} is {weight!r}, expected 0, 1, 2, ...")
         sizes = {name: len(group) for name, group in self._groups.items()}
         self._cycle = _Cycle(sizes | dict(weights))
         if not self._cycle.places:
@@ -296,10 +293,6 @@ class MixtureSchedule:
 
     def __init__(self, schedules: Mapping[str, TaskSchedule], weights: Mapping[str, int]):
         """Computes the cycle of environments, given their draws per cycle."""
-        if set(schedules) != {name for name, weight in weights.items() if weight > 0}:
-            raise ValueError(f"schedules of {list(schedules)} do not fit weights {dict(weights)}")
-        if not schedules:
-            raise ValueError("there are no tasks to draw from: every environment has weight 0")
         self._schedules = dict(schedules)
         self._cycle = _Cycle(weights)
 

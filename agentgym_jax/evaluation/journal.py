@@ -12,7 +12,8 @@ from typing import Any
 
 from agentgym_jax.episodes.trajectory import Trajectory, from_record, to_record
 from agentgym_jax.rollout.episode import EpisodeRequest
-from agentgym_jax.runs.run_folder import RunFolder, config_differences, disk_errors, write_atomic
+from agentgym_jax.runs.atomic_files import disk_errors, write_atomic
+from agentgym_jax.runs.run_folder import RunFolder, config_differences
 
 _KIND = "eval"
 _FORMAT = 2

@@ -16,7 +16,7 @@ from agentgym_jax.data.tasks import group_label
 from agentgym_jax.episodes.trajectory import Outcome, Trajectory
 from agentgym_jax.evaluation import statistics
 from agentgym_jax.evaluation.statistics import ESTIMATORS, at_k
-from agentgym_jax.runs.run_folder import write_atomic
+from agentgym_jax.runs.atomic_files import write_atomic
 from agentgym_jax.telemetry.metrics import add_environment
 
 # required keys of every scores.json

@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from agentgym_jax.config.sections import ConfigError
+from agentgym_jax.config.sections import config_errors
 from agentgym_jax.config.settings import AS_DATA
 from agentgym_jax.runs.run_folder import RunFolder, flatten
 
@@ -40,10 +40,8 @@ def take_over(
     folder = RunFolder(run)
     if not folder.config_path.exists():
         return merged, changed
-    try:
+    with config_errors():
         trained = flatten(folder.config())
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
     given, keys = flatten(config), list(_KEYS)
     for name in config["environments"]:
         keys += [f"environments.{name}.{key}" for key in _ENVIRONMENT_KEYS]

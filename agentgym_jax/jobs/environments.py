@@ -19,7 +19,7 @@ from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.client.transport import Transport
 from agentgym_jax.config.agent import AgentSettings
 from agentgym_jax.config.environment_sections import EnvironmentSettings
-from agentgym_jax.config.sections import ConfigError, call
+from agentgym_jax.config.sections import ConfigError, call, config_errors
 from agentgym_jax.data import tasks as selection
 from agentgym_jax.data.tasks import MixtureSchedule, Task, TaskSchedule
 from agentgym_jax.rollout.interface import EnvironmentText
@@ -88,10 +88,8 @@ def open_environments(
     options = {name: settings[name].options for name in embedded if settings[name].options}
     in_process = embedded if agent.env_server.transport == "inprocess" else []
     own_log = folder.process_logs / "inprocess.log"
-    try:
+    with config_errors("config.env_server.transport='inprocess': "):
         opened = stack.enter_context(in_process_servers(in_process, modules, options, own_log))
-    except ValueError as error:
-        raise ConfigError(f"config.env_server.transport='inprocess': {error}") from error
     transports: dict[str, Transport] = {**opened, **{n: NoServerTransport(n) for n in without}}
     servers = stack.enter_context(
         EmbeddedServers(

@@ -5,7 +5,7 @@ from typing import Any
 
 from absl import logging
 
-from agentgym_jax.config.sections import ConfigError
+from agentgym_jax.config.sections import ConfigError, config_errors
 from agentgym_jax.episodes.trajectory import Trajectory
 from agentgym_jax.evaluation import compare, score_report, scores, text_agents
 from agentgym_jax.evaluation.contamination import TrainingData, find_leakage, read_training_data
@@ -115,13 +115,11 @@ def _resume(
     manifests = dict(parts.environments.manifests)
     digests = {item: row["digest"] for item, row in items.items()}
     journal = Journal(parts.folder, {"agent": identity, "manifests": manifests, "items": digests})
-    try:
+    with config_errors("", OSError):
         if same_tasks_as is not None:
             compare.check_same_tasks(same_tasks_as, manifests, items)
         journal.open()
         return journal, journal.finished(parts.evaluation.episodes(1))
-    except (ValueError, OSError) as error:
-        raise ConfigError(str(error)) from error
 
 
 def _collector(

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 from absl import logging
 
-from agentgym_jax.config.sections import ConfigError
+from agentgym_jax.config.sections import config_errors
 from agentgym_jax.config.settings import CheckpointSettings
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.learner.controller_state import ControllerState
@@ -25,7 +25,8 @@ from agentgym_jax.mesh import processes
 from agentgym_jax.models.policy import Params
 from agentgym_jax.native import library
 from agentgym_jax.runs import bucket, interrupts
-from agentgym_jax.runs.run_folder import RunFolder, flatten, git_state
+from agentgym_jax.runs.provenance import git_state
+from agentgym_jax.runs.run_folder import RunFolder, flatten
 from agentgym_jax.telemetry import machine
 from agentgym_jax.telemetry.console import RunConsole
 from agentgym_jax.telemetry.guards import History
@@ -338,10 +339,8 @@ def open_folder(
         devices = [device_name(device) for device in jax.devices()]
         if processes.is_writer():
             facts = library.machine() | {"processes": processes.count()}
-            try:
+            with config_errors():
                 folder.start(config, devices=devices, machine=facts, adjustable=adjustable)
-            except ValueError as error:
-                raise ConfigError(str(error)) from error
             stack.callback(folder.withdraw)
         folder.attach()
         stack.callback(folder.push)
@@ -381,10 +380,8 @@ def open_run(
     facts: Mapping[str, str],
 ) -> Iterator[Run]:
     """Opens the folder, loggers, checkpoints and console; `facts` are values of its header."""
-    try:
+    with config_errors("config."):
         names = parse_loggers(config["loggers"])
-    except ValueError as error:
-        raise ConfigError(f"config.{error}") from error
     check_processes(config, workdir)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(open_folder(config, workdir, ADJUSTABLE))

@@ -7,7 +7,7 @@ from typing import Any
 
 from absl import logging
 
-from agentgym_jax.runs.run_folder import disk_errors
+from agentgym_jax.runs.atomic_files import disk_errors
 
 
 @dataclasses.dataclass(frozen=True)

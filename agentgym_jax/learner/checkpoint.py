@@ -30,7 +30,7 @@ from agentgym_jax.learner.train_state import TrainState, describe_arrays, list_d
 from agentgym_jax.mesh import processes
 from agentgym_jax.models.policy import Params
 from agentgym_jax.runs import bucket
-from agentgym_jax.runs.run_folder import disk_advice
+from agentgym_jax.runs.atomic_files import disk_advice
 
 _DIGESTS = "digests.json"
 _TEMPORARY = ".orbax-checkpoint-tmp"
@@ -291,7 +291,7 @@ def _digest(path: bucket.Folder) -> str:
 
 def _files(folder: bucket.Folder) -> list[bucket.Folder]:
     """Returns every file that is restored."""
-    return sorted(p for p in bucket.files(folder) if p.name not in _UNSEALED)
+    return sorted(p for p in bucket.walk(folder) if p.name not in _UNSEALED)
 
 
 def _digests(folder: bucket.Folder, files: Sequence[bucket.Folder]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from agentgym_jax.models import lora, peft_files, sources
 from agentgym_jax.models.lora import Adapters
 from agentgym_jax.models.policy import Params, Policy
 from agentgym_jax.models.sources import ModelSource
-from agentgym_jax.runs.run_folder import write_atomic
+from agentgym_jax.runs.atomic_files import write_atomic
 
 ADAPTERS_FILE = "adapters.json"
 _FINGERPRINT_BYTES = 1024 * 1024  # number of bytes hashed at the start and at the end of every file

@@ -20,13 +20,9 @@ _SHUTDOWN_TIMEOUT_S = 15
 def connect(coordinator: str | None, num_processes: int | None, process_id: int | None) -> None:
     """Connects this process to the others; must be called before the first use of a device.
 
-    Without arguments, a cluster that JAX detects (Cloud TPU, GKE, Slurm, MPI) determines them. If
-    there is none, the run has one process.
-
-    Args:
-      coordinator: Address `host:port` at which process 0 listens.
-      num_processes: Number of processes.
-      process_id: Number of this process, from 0.
+    `coordinator` is the address `host:port` at which process 0 listens. Without arguments, a cluster
+    that JAX detects (Cloud TPU, GKE, Slurm, MPI) determines them. If there is none, the run has one
+    process.
 
     Raises:
       ProcessesError: Only some arguments are given, they are invalid, or no connection is made.

@@ -87,11 +87,7 @@ def gather(value: Any, channel: str = "main") -> list[Any]:
     """Returns the values of all processes, by process number.
 
     All processes must call `gather` and `broadcast` in the same order on a channel. Threads that
-    run at the same time need different channels.
-
-    Args:
-      value: Numbers, strings, bytes, NumPy arrays, and lists and dictionaries of these.
-      channel: Name of the sequence of calls.
+    run at the same time need different channels. The types of a value are those of `Store`.
 
     Raises:
       ProcessesError: Another process failed or does not answer.

@@ -80,14 +80,7 @@ def make_mesh(
     tensor: Annotated[int, Range(-1)],
     devices: Sequence[jax.Device] | None = None,
 ) -> Mesh:
-    """Makes a mesh with the axes `data`, `fsdp` and `tensor`, in this order.
-
-    Args:
-      data: Number of replicas of the weights. One of the three sizes may be -1 (all other devices).
-      fsdp: Number of shards of weights and rows.
-      tensor: Number of shards inside a layer.
-      devices: Devices of the mesh; None takes all.
-    """
+    """Makes a mesh with the axes `data`, `fsdp` and `tensor`; arguments as of `make_layouts`."""
     devices = jax.devices() if devices is None else list(devices)
     sizes = dict(zip(MESH_AXES, (data, fsdp, tensor), strict=True))
     described = ", ".join(f"{name}={size}" for name, size in sizes.items())

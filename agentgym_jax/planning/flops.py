@@ -1,23 +1,18 @@
 """FLOPs of the matrix products of a traced program, with loops multiplied."""
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from jax.extend import core
 
 
-def count_flops(jaxpr: core.ClosedJaxpr, trips: Mapping[str, float]) -> float:
+def count_flops(jaxpr: core.ClosedJaxpr | core.Jaxpr, trips: Mapping[str, float]) -> float:
     """Returns the FLOPs of all matrix products on all devices together.
 
-    Args:
-      jaxpr: Traced program.
-      trips: Number of iterations of `while` loops, by the `jax.named_scope` around the loop.
+    `trips` is the number of iterations of `while` loops, by the `jax.named_scope` around the loop.
     """
-    return _count(jaxpr.jaxpr, trips)
-
-
-def _count(jaxpr: Any, trips: Mapping[str, float]) -> float:
     return sum(_count_equation(equation, trips) for equation in jaxpr.eqns)
 
 
@@ -29,11 +24,11 @@ def _count_equation(equation: Any, trips: Mapping[str, float]) -> float:
         inner = math.prod(left[axis] for axis in contracted)
         return 2.0 * inner * math.prod(equation.outvars[0].aval.shape)
     if name == "cond":
-        return max(_count(branch.jaxpr, trips) for branch in params["branches"])
+        return max(count_flops(branch, trips) for branch in params["branches"])
     if name == "while":
         scope = str(equation.source_info.name_stack).rpartition("/")[2]
         times = next((count for part, count in trips.items() if part in scope), 1.0)
-        return times * _count(params["body_jaxpr"].jaxpr, trips)
+        return times * count_flops(params["body_jaxpr"], trips)
     if name == "pallas_call" and params["cost_estimate"] is not None:
         return float(params["cost_estimate"].flops)
     times = params["length"] if name == "scan" else 1
@@ -41,14 +36,6 @@ def _count_equation(equation: Any, trips: Mapping[str, float]) -> float:
         times = params["mesh"].size
     if name == "pallas_call":
         times = math.prod(size for size in params["grid_mapping"].grid if isinstance(size, int))
-    return times * sum(_count(inner, trips) for inner in _inner(params))
-
-
-def _inner(params: Mapping[str, Any]) -> Iterator[Any]:
-    """Yields the programs that an equation calls."""
-    for value in params.values():
-        for item in value if isinstance(value, (tuple, list)) else (value,):
-            if isinstance(item, core.ClosedJaxpr):
-                yield item.jaxpr
-            elif isinstance(item, core.Jaxpr):
-                yield item
+    values = [x if isinstance(x, (tuple, list)) else (x,) for x in params.values()]
+    called = [x for x in itertools.chain(*values) if isinstance(x, core.ClosedJaxpr | core.Jaxpr)]
+    return times * sum(count_flops(inner, trips) for inner in called)

@@ -98,12 +98,10 @@ Module = dict[str, Computation]
 
 
 def measure(text: str, trips: Mapping[str, float]) -> Cost:
-    """Measures a compiled program.
+    """Measures a compiled program, given the text of its module.
 
-    Args:
-      text: Text of the compiled module.
-      trips: Number of iterations of loops without a constant number, by a `jax.named_scope` around
-        the loop. A loop in no scope counts once.
+    `trips` is the number of iterations of loops without a constant number, by a `jax.named_scope`
+    around the loop. A loop in no scope counts once.
     """
     module, entry = parse(text)
     return _measure(module, _executed(module, entry, trips, 1.0))

@@ -11,7 +11,7 @@ import jax
 from agentgym_jax.planning import hlo
 from agentgym_jax.planning.flops import count_flops
 from agentgym_jax.planning.programs import Program, Programs, make_programs
-from agentgym_jax.planning.topology import Chip, Topology, compile_absent
+from agentgym_jax.planning.topology import Topology, compile_absent
 from agentgym_jax.rl.rl_config import RLSettings
 
 GIB = 2**30
@@ -24,7 +24,6 @@ class ProgramCost:
     """Cost of one call of a program, per chip.
 
     Attributes:
-      name: Name of the program.
       calls: Calls per training step if all episodes have the maximum length.
       compile_s: Seconds to compile.
       temp: Bytes of temporary arrays, and of arguments that exist only for this call. If they
@@ -71,12 +70,10 @@ class Plan:
     """A run on one slice of chips.
 
     Attributes:
-      topology: The slice.
       mesh: Section `mesh` of the config.
       micro_rows: Rows whose gradient is computed together.
       residents: Bytes per chip of arrays that outlive calls, by purpose. A rollout has all of them;
         other programs may run when some are freed.
-      programs: Cost of each program.
     """
 
     topology: Topology
@@ -154,11 +151,7 @@ def make_plan(
 ) -> Plan:
     """Compiles all programs of a run for a slice and measures them.
 
-    Args:
-      settings: Checked config.
-      mesh: Section `mesh`.
-      topology: The slice.
-      progress: Function that gets a line before and after each program is compiled.
+    `progress` gets a line before and after each program is compiled.
     """
     made = make_programs(settings, mesh, topology.devices, topology.host_devices)
     costs = [measure_program(program, made, topology, progress) for program in made.programs]
@@ -197,16 +190,12 @@ def measure_program(
         residents=residents,
         launches=cost.launches,
         largest_copy_in_loop=cost.largest_copy_in_loop,
-        seconds=_roofline(flops, cost, topology.chip),
+        seconds={
+            "compute": flops / topology.chip.flops,
+            "memory": cost.traffic / topology.chip.memory_bandwidth,
+            "links": cost.collective_bytes / topology.chip.link_bandwidth,
+        },
     )
-
-
-def _roofline(flops: float, cost: hlo.Cost, chip: Chip) -> dict[str, float]:
-    return {
-        "compute": flops / chip.flops,
-        "memory": cost.traffic / chip.memory_bandwidth,
-        "links": cost.collective_bytes / chip.link_bandwidth,
-    }
 
 
 def format_plan(plan: Plan) -> str:

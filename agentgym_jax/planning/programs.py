@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 
 from agentgym_jax.config.model import build_adapters
 from agentgym_jax.config.sections import ConfigError, call
+from agentgym_jax.episodes import batch as batching
 from agentgym_jax.episodes.batch import TokenBatch
 from agentgym_jax.jobs.sampled_agents import count_process_rows
 from agentgym_jax.learner import train_state
@@ -51,7 +52,6 @@ class Program:
     """One compiled program of a run.
 
     Attributes:
-      name: Name of the program.
       traced: Traced program; `lower` and `compile` work without the devices.
       calls: Calls per training step if every episode has `sampling.max_tokens` tokens.
       trips: Number of iterations of loops, by the `jax.named_scope` around the loop.
@@ -137,11 +137,8 @@ def make_programs(
 ) -> Programs:
     """Traces every program of a run with the objects that the run itself uses.
 
-    Args:
-      settings: Checked config.
-      mesh_options: Section `mesh`.
-      devices: Descriptions of the devices.
-      host_devices: Descriptions of as many devices as one process has.
+    `mesh_options` is the section `mesh`. The devices are descriptions, of all devices and of as many as
+    one process has.
 
     Raises:
       PlanError: Plans do not support something in the config yet; the message lists everything.
@@ -258,26 +255,8 @@ def _cast_abstract(policy: Policy, params: Params) -> Params:
 def _abstract_batch(shape: tuple[int, ...], layout: Layout) -> TokenBatch:
     axes = (None,) * (len(shape) - 2) + ("batch", "length")
     sharding = layout.sharding(axes, shape)
-    ints, floats, bools = (
-        jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
-        for dtype in (jnp.int32, jnp.float32, jnp.bool_)
-    )
-    shapes: dict[str, Any] = dict(  # they take the place of arrays
-        tokens=ints,
-        positions=ints,
-        segment_ids=ints,
-        action_mask=bools,
-        weights=floats,
-        advantages=floats,
-        old_logprobs=floats,
-        reference_logprobs=floats,
-        sequence_ids=ints,
-        returns=floats,
-        old_values=floats,
-        sampler_logprobs=floats,
-        marked=bools,
-    )
-    return TokenBatch(**shapes)
+    empty = batching.pack([], row_length=1, rows_multiple=1)
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(shape, x.dtype, sharding=sharding), empty)
 
 
 def _trace_sampler(

@@ -18,12 +18,9 @@ from agentgym_jax.rl.rl_config import RLSettings
 def search_plan(
     settings: RLSettings, topology: Topology, progress: Callable[[str], None]
 ) -> tuple[Plan, dict[str, int]]:
-    """Returns the fastest plan that fits, and its config values.
+    """Returns the fastest plan that fits, and its values of `mesh` and `learner.micro_rows`.
 
-    Args:
-      settings: Checked config; its mesh and `learner.micro_rows` are replaced.
-      topology: The slice.
-      progress: Function that gets lines about each candidate and its programs.
+    `progress` gets lines about each candidate and its programs.
 
     Raises:
       PlanError: No candidate fits; the message has the one that needs the least memory.
@@ -49,13 +46,8 @@ def compare_options(
 ) -> list[tuple[Options, ProgramCost]]:
     """Compiles the slowest program of the options' table with every candidate of the chip.
 
-    Args:
-      settings: Config of the plan.
-      plan: Plan with the options of the table.
-      progress: Function that gets a line before and after each program is compiled.
-
-    Returns:
-      Options and costs, fastest first; those that do not fit are last.
+    `plan` has the options of the table. Returns options and costs, fastest first; those that do not
+    fit are last.
     """
     topology, device = plan.topology, plan.topology.devices[0]
     names = typing.get_args(compiler_options.Program)

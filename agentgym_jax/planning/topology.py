@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import math
 import os
+import pathlib
 import re
 from collections.abc import Sequence
 
@@ -131,33 +132,6 @@ def parse_topology(name: str) -> Topology:
     return Topology(name, CHIPS[chip], math.prod(map(int, shape.split("x"))))
 
 
-# Description of an H100 for XLA's GPU compiler; autotuning is off without a device.
-_H100 = """gpu_device_info {
-  threads_per_block_limit: 1024
-  threads_per_warp: 32
-  shared_memory_per_block: 49152
-  shared_memory_per_core: 233472
-  threads_per_core_limit: 2048
-  core_count: 132
-  fpus_per_core: 128
-  block_dim_limit_x: 2147483647
-  block_dim_limit_y: 65535
-  block_dim_limit_z: 65535
-  memory_bandwidth: 3352320000000
-  l2_cache_size: 52428800
-  clock_rate_ghz: 1.98
-  device_memory_size: 84978434048
-  shared_memory_per_block_optin: 232448
-  cuda_compute_capability { major: 9 }
-  registers_per_core_limit: 65536
-  registers_per_block_limit: 65536
-}
-platform_name: "CUDA"
-dnn_version_info { major: 9 minor: 8 }
-device_description_str: "NVIDIA H100 80GB HBM3"
-"""
-
-
 def compile_absent(traced: jax.stages.Traced) -> jax.stages.Compiled:
     """Compiles a program for the devices of its arrays, which may be absent.
 
@@ -181,7 +155,9 @@ def _gpu_devices(num_chips: int) -> Sequence[jax.Device]:
     if not has_gpu_compiler():
         raise PlanError(f"--topology=h100:{num_chips} needs XLA's GPU compiler: {INSTALL_GPU}")
     os.environ.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")
+    # Without a device, the compiler needs a description of it; autotuning is off.
+    target = pathlib.Path(__file__).with_name("h100.textproto").read_text(encoding="ascii")
     found = topologies.get_topology_desc(
-        platform="cuda", topology_name="", target_config=_H100, topology=f"1x1x{num_chips}"
+        platform="cuda", topology_name="", target_config=target, topology=f"1x1x{num_chips}"
     )
     return found.devices

@@ -119,7 +119,7 @@ class Replay:
             "item_id": t.item_id,
             "sample": t.sample,
             "policy": self.policy,
-            "turns": credit.to_rows(self.credits),
+            "turns": [turn.to_row() for turn in self.credits],
         }
 
 
@@ -187,11 +187,12 @@ def replay(
         agent = build_policy(
             choice, config, settings.tokenizer, agent_settings, environments, scratch, folder
         )
-        forced = _force(options.action, agent, recorded.trajectory.environment)
+        environment, _, data_idx = recorded.trajectory.item_id.rpartition("_")
+        forced = _force(options.action, agent, environment)
         sampling = sampling_of(recorded, agent_settings)
         requests = [
             EpisodeRequest(
-                task=_task(recorded.trajectory),
+                task=Task(environment, int(data_idx), environment),
                 sample=recorded.trajectory.sample,
                 seed=config["seed"],
                 step=recorded.key_step,
@@ -219,8 +220,7 @@ def _turns(recorded: RecordedEpisode, options: ReplayOptions) -> Sequence[int]:
 
 
 def _describe_weights(recorded: RecordedEpisode, turns: Sequence[int], name: str) -> str:
-    versions = sorted({recorded.version(turn) for turn in turns})
-    found = ", ".join(map(str, versions))
+    found = ", ".join(map(str, sorted({recorded.version(turn) for turn in turns})))
     return f"{recorded.name}: sampled by the weights of step {found}; continued by those of {name}"
 
 
@@ -228,11 +228,6 @@ def _only(settings: AgentSettings, environment: str) -> AgentSettings:
     """Returns the settings with one environment, whose tasks are not selected."""
     entry = dataclasses.replace(settings.environments[environment], train={}, eval={})
     return dataclasses.replace(settings, environments={environment: entry})
-
-
-def _task(trajectory: Trajectory) -> Task:
-    environment, _, number = trajectory.item_id.rpartition("_")
-    return Task(environment, int(number), environment)
 
 
 def _force(action: str | None, agent: SampledAgent, environment: str):

@@ -51,32 +51,22 @@ class TurnCredit:
     before: Value | None
     after: Value | None
 
-    @property
-    def success(self) -> float | None:
-        """Returns the credit in success rate."""
-        if self.before is None or self.after is None:
-            return None
-        return self.after.success - self.before.success
+    def to_row(self) -> dict[str, Any]:
+        """Returns the values as JSON types, with the credits in success rate and in mean score.
 
-    @property
-    def score(self) -> float | None:
-        """Returns the credit in mean score."""
-        if self.before is None or self.after is None:
-            return None
-        return self.after.score - self.before.score
-
-    @property
-    def interval(self) -> Interval | None:
-        """Returns the 95 % interval of `success`.
-
-        This is method 10 of Newcombe 1998 (Statistics in Medicine 17:873), from Wilson intervals.
+        The 95 % interval of the first is method 10 of Newcombe 1998 (Statistics in Medicine 17:873),
+        from Wilson intervals.
         """
+        row = dataclasses.asdict(self)
+        row |= {"credit": None, "credit_interval": None, "score_credit": None}
         if self.before is None or self.after is None:
-            return None
+            return row
         p, (p_low, p_high) = self.after.success, self.after.interval
         q, (q_low, q_high) = self.before.success, self.before.interval
         low = p - q - math.hypot(p - p_low, q_high - q)
-        return low, p - q + math.hypot(p_high - p, q - q_low)
+        high = p - q + math.hypot(p_high - p, q - q_low)
+        score = self.after.score - self.before.score
+        return row | {"credit": p - q, "credit_interval": (low, high), "score_credit": score}
 
 
 def value_of(episodes: Sequence[Trajectory]) -> Value | None:
@@ -96,17 +86,8 @@ def final_value(recorded: Trajectory) -> Value:
     return Value(0, success, recorded.score * recorded.score_scale, (success, success))
 
 
-def to_rows(credits: Sequence[TurnCredit]) -> list[dict[str, Any]]:
-    """Returns the credits as JSON types."""
-    return [
-        dataclasses.asdict(row)
-        | {"credit": row.success, "credit_interval": row.interval, "score_credit": row.score}
-        for row in credits
-    ]
-
-
 def credit_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Returns the table of the rows of `to_rows`; success rates are in percent."""
+    """Returns the table of the rows of `to_row`; success rates are in percent."""
     table = Table(title=Text(title), box=box.SIMPLE, pad_edge=False)
     table.add_column("turn", justify="right", no_wrap=True)
     table.add_column("action", max_width=28)  # wraps in a narrow terminal; the others are complete

@@ -7,7 +7,6 @@ from typing import Any
 
 from agentgym_jax.config.agent import AgentSettings
 from agentgym_jax.config.model import (
-    Model,
     ModelSettings,
     TokenizerSettings,
     build_layouts,
@@ -47,11 +46,6 @@ class PolicyChoice:
     source: ModelSource | None
     step: int | None = None
     checkpoint: tuple[pathlib.Path, int] | None = None
-
-    @property
-    def version(self) -> int:
-        """Returns the version of the sampled tokens; 0 for another model."""
-        return self.step or 0
 
     @property
     def name(self) -> str:
@@ -129,8 +123,7 @@ def _steps(directory: pathlib.Path) -> list[int]:
 
 
 def _other_model(folder: RunFolder, settings: ModelSettings, model: str) -> PolicyChoice:
-    kind = evaluation.find_agent_kind(model)
-    if kind is not evaluation.AgentKind.MODEL:
+    if evaluation.find_agent_kind(model) is not evaluation.AgentKind.MODEL:
         raise ReplayError(f"--model={model} has no weights; name a model, a run folder or a preset")
     settings = dataclasses.replace(settings, source=model, **_CONVERTED)
     source = resolve_source(settings)
@@ -169,14 +162,11 @@ def build_policy(
         seed=config["seed"],
     )
     sampled = build_agent(agent, model, environments, agent.sampler["rows"])
-    sampled.set_params(_load(choice, model), version=choice.version)
-    return sampled
-
-
-def _load(choice: PolicyChoice, model: Model) -> Any:
-    """Returns the trained weights, as `Model.spread` expects them."""
     if choice.checkpoint is None:
-        return model.initial_params()
-    directory, number = choice.checkpoint
-    with Checkpoints(directory, max_to_keep=1, read_only=True) as checkpoints:
-        return checkpoints.restore_params(number, model.abstract_params())
+        params = model.initial_params()
+    else:
+        directory, number = choice.checkpoint
+        with Checkpoints(directory, max_to_keep=1, read_only=True) as checkpoints:
+            params = checkpoints.restore_params(number, model.abstract_params())
+    sampled.set_params(params, version=choice.step or 0)
+    return sampled

@@ -15,6 +15,7 @@ run changes an episode.
 """
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import functools
 import threading
@@ -127,7 +128,7 @@ class OverlappingRollouts:
         self._next_step = max(self._next_step, last + 1)
 
 
-class RolloutPrefetcher:
+class RolloutPrefetcher(contextlib.AbstractContextManager["RolloutPrefetcher"]):
     """Collects one rollout at a time; a rollout started by `begin` runs in the background.
 
     A rollout depends only on the sampler's weights, the controllers and the step, so its timing
@@ -180,9 +181,6 @@ class RolloutPrefetcher:
             rollout = pending.result()
         assert rollout is not None  # a step below `first_step`
         return rollout
-
-    def __enter__(self) -> "RolloutPrefetcher":
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Aborts the rollout in the background, if there is one."""

@@ -8,7 +8,7 @@ from typing import Any
 import optax
 
 from agentgym_jax.config.model import Model
-from agentgym_jax.config.sections import ConfigError
+from agentgym_jax.config.sections import ConfigError, config_errors
 from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.tasks import MixtureSchedule
 from agentgym_jax.jobs.environments import Environments, make_schedule
@@ -60,10 +60,7 @@ class CriticParts:
 class Teacher:
     """Model that is the reference in place of the initial policy.
 
-    Attributes:
-      policy: Functions of its network, which may differ from the trained one.
-      source: Source of its weights.
-      score: Compiled function that computes log-probabilities.
+    Its network may differ from the trained one; `score` computes log-probabilities.
     """
 
     policy: Policy
@@ -76,13 +73,12 @@ class Teacher:
         Raises:
           ConfigError: The weights cannot be loaded, or have changed since the run began.
         """
-        try:
+        kinds = (OSError, CheckpointError)
+        with config_errors(f"config.reference.source={self.source.model}: ", *kinds):
             if processes.is_writer():
                 path = folder.model / "teacher.json"
                 stored_weights.record_once(path, stored_weights.fingerprint(self.source))
             params = stored_weights.load(self.source, self.policy, self.policy.layout)
-        except (ValueError, OSError, CheckpointError) as error:
-            raise ConfigError(f"config.reference.source={self.source.model}: {error}") from error
         return self.policy.cast_params(params)
 
 
@@ -92,8 +88,6 @@ class RLParts(Parts[RLSettings, Sequence[Conversation]]):
 
     Attributes:
       data: Conversations of the warm start; empty for a run without warm start.
-      train_schedule: Schedule of the training tasks.
-      optimizer: Optimiser of the policy.
       update: Compiled optimiser step.
       score: Compiled function that computes log-probabilities.
       critic: Components of the critic; None for algorithms without a critic.
@@ -221,7 +215,7 @@ def _build_teacher(settings: RLSettings, model: Model) -> Teacher | None:
     if settings.reference is None:
         return None
     name = settings.reference.source
-    try:
+    with config_errors(f"config.reference.source={name}: ", OSError):
         source = sources.resolve(name)
         if source.tokenizer_path is None:
             raise ValueError("a preset has random weights, which teach nothing")
@@ -231,8 +225,6 @@ def _build_teacher(settings: RLSettings, model: Model) -> Teacher | None:
                 f"teacher's tokenizer, {source.tokenizer_path}"
             )
         policy = Policy(source.config, dtype=settings.model.dtype, layout=model.layout)
-    except (ValueError, OSError) as error:
-        raise ConfigError(f"config.reference.source={name}: {error}") from error
     score = make_score(
         policy,
         temperature=settings.sampling.temperature,

@@ -166,11 +166,7 @@ def group_metrics(
 ) -> dict[str, float]:
     """Returns the mean trained reward, and the numbers of groups with and without a signal.
 
-    Args:
-      experience: Advantages of the episodes of the step.
-      tasks: Tasks of the step, one per group.
-      environments: Environments of the run; if there are several, the numbers are also returned for
-          each environment.
+    `tasks` are those of the groups. Several environments have numbers of their own, too.
     """
     episodes, informative_P = experience.episodes, experience.informative_P
     comparable_P = episodes.valid_B.reshape(-1, episodes.group_size).sum(axis=1) > 1

@@ -139,13 +139,9 @@ def order_informative_first(is_informative: Sequence[bool] | np.ndarray) -> tupl
 
 @dataclasses.dataclass(frozen=True)
 class DrawnRound:
-    """Tasks of one round of a step, and the requests for their episodes.
+    """Tasks of one round of a step, and the requests for their episodes; fields as of `Groups`.
 
-    Attributes:
-      tasks: Tasks in the order drawn.
-      limits: Turn limit of each task.
-      requests: R episodes per task, task-major.
-      tasks_taken: Number of tasks taken from the schedule; a curriculum leaves some of them out.
+    `tasks_taken` is the number of tasks taken from the schedule; a curriculum leaves some of them out.
     """
 
     tasks: list[Task]

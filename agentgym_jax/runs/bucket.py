@@ -73,11 +73,6 @@ def to_folder(name: str | os.PathLike) -> Folder:
     return epath.Path(str(name))
 
 
-def files(folder: Folder) -> Iterator[Folder]:
-    """Yields all files below a folder; none if it does not exist."""
-    yield from _walk(folder, ())
-
-
 def staging_folder(url: str) -> pathlib.Path:
     """Returns the local folder of this process for a run in a bucket; it has the run's name."""
     url = url.rstrip("/")
@@ -94,22 +89,25 @@ def place(workdir: str | os.PathLike) -> tuple[pathlib.Path, Folder, "Mirror"]:
     permanent = to_folder(workdir)
     if not is_url(workdir):
         local = pathlib.Path(permanent)
-        return local, local, NoMirror(local, local)
+        return local, local, Mirror(local, local)
     local = staging_folder(str(workdir))
     return local, permanent, Mirror(local, permanent)
 
 
 class Mirror:
-    """Copies files between a local folder and a bucket."""
+    """Copies files between a local folder and a bucket; does nothing if both are the same folder."""
 
     def __init__(self, local: pathlib.Path, remote: Folder):
         self._local = local
         self._remote = remote
+        self._is_needed = local != remote
         self._known: dict[str, tuple[int, int]] = {}  # size and time of files that the bucket has
         self._pushed_at = -float("inf")
 
     def clear(self) -> None:
         """Removes the local files of an earlier run, except hidden ones such as the lock."""
+        if not self._is_needed:
+            return
         self._local.mkdir(parents=True, exist_ok=True)
         for path in self._local.iterdir():
             if not path.name.startswith("."):
@@ -122,9 +120,9 @@ class Mirror:
         Hidden files, logs and the folders that are written directly are left out. Nothing happens
         if the last push was less than `min_interval_s` seconds ago.
         """
-        if time.monotonic() - self._pushed_at < min_interval_s:
+        if not self._is_needed or time.monotonic() - self._pushed_at < min_interval_s:
             return
-        for path in _walk(self._local, (*_DIRECT, _LOCAL)):
+        for path in walk(self._local, (*_DIRECT, _LOCAL)):
             name = str(path.relative_to(self._local))
             signature = _signature(path)
             if path.name.startswith(".") or not path.match(pattern):
@@ -142,7 +140,7 @@ class Mirror:
         skipped = [name for name in (*_DIRECT, _LOCAL) if name != _TRAJECTORIES]
         skipped += [] if with_trajectories else [_TRAJECTORIES]
         count = 0
-        for path in _walk(self._remote, skipped):
+        for path in walk(self._remote, skipped) if self._is_needed else ():
             name = str(path.relative_to(self._remote))
             target, count = self._local / name, count + 1
             if target.is_file() and target.stat().st_size == _size(path):
@@ -155,26 +153,9 @@ class Mirror:
 
     def remove(self, names: Iterable[str]) -> None:
         """Removes files and folders of the bucket, given their names in the run folder."""
-        for name in names:
+        for name in names if self._is_needed else ():
             remove(self._remote / name)
             self._known = {k: v for k, v in self._known.items() if k.split("/")[0] != name}
-
-
-class NoMirror(Mirror):
-    """Mirror of a run whose folder is local; it does nothing."""
-
-    def clear(self) -> None:
-        """Does nothing."""
-
-    def push(self, min_interval_s: float = 0.0, pattern: str = "*") -> None:
-        """Does nothing."""
-
-    def pull(self, *, with_trajectories: bool = False) -> int:
-        """Does nothing."""
-        return 0
-
-    def remove(self, names: Iterable[str]) -> None:
-        """Does nothing."""
 
 
 @functools.cache
@@ -200,8 +181,11 @@ def local_copy(run: str, *, with_trajectories: bool) -> pathlib.Path:
     return local
 
 
-def _walk(folder: Folder, skipped: Iterable[str]) -> Iterator[Folder]:
-    """Yields the files below a folder, but enters no folder with a name in `skipped`."""
+def walk(folder: Folder, skipped: Iterable[str] = ()) -> Iterator[Folder]:
+    """Yields the files below a folder, but enters no folder with a name in `skipped`.
+
+    There are none if the folder does not exist.
+    """
     if not folder.is_dir():
         return
     for path in sorted(folder.iterdir()):
@@ -209,7 +193,7 @@ def _walk(folder: Folder, skipped: Iterable[str]) -> Iterator[Folder]:
             continue
         if path.is_dir():
             if path.name not in skipped:
-                yield from _walk(path, skipped)
+                yield from walk(path, skipped)
         else:
             yield path
 

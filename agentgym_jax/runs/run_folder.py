@@ -1,33 +1,26 @@
-"""Run folder: layout, lock, comparison of configs, and atomic files."""
+"""Run folder: layout, lock, comparison of configs, and files of episodes."""
 
 import contextlib
-import errno
 import fcntl
 import fnmatch
 import hashlib
-import importlib.metadata
-import io
 import json
 import os
 import pathlib
-import platform
 import re
 import shutil
 import socket
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from absl import logging
 
-import agentgym_jax
 from agentgym_jax.mesh import processes
 from agentgym_jax.runs import bucket, redact
+from agentgym_jax.runs.atomic_files import RunFolderError, disk_errors, write_atomic
+from agentgym_jax.runs.provenance import provenance
 
-# other packages whose versions are recorded
-_PACKAGES = "jax jaxlib flax optax orbax-checkpoint chex transformers tokenizers numpy"
 _SHOWN_DIFFERENCES = 5
 # File of episodes: kind, step, and the number of its shard from 1; the first shard has none.
 _TRAJECTORIES = re.compile(r"(?P<kind>.+)_(?P<step>\d+)(?:\.(?P<shard>\d+))?\.jsonl")
@@ -37,84 +30,6 @@ def trajectory_shards(path: bucket.Folder) -> list[bucket.Folder]:
     """Returns the files of all shards of an episode file, given that of shard 0."""
     found = [(_TRAJECTORIES.fullmatch(p.name), p) for p in path.parent.glob(f"{path.stem}.*jsonl")]
     return [p for _, p in sorted((int(m["shard"] or 0), p) for m, p in found if m)] or [path]
-
-
-class RunFolderError(RuntimeError):
-    """Error for a folder that another process has locked or that cannot be written."""
-
-
-def disk_advice(number: int | None) -> str:
-    """Returns the remedy for an error of the operating system, given its `errno`."""
-    if number in (errno.ENOSPC, errno.EDQUOT):
-        return (
-            "The disk or quota is full: free space and run the same command to resume, or choose "
-            "another --workdir."
-        )
-    if number == errno.EFBIG:
-        return "The limit on the size of a file is too small: raise it (ulimit -f), then resume."
-    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return "No permission to write there: choose another --workdir or fix its owner."
-    if number in (errno.ENOTDIR, errno.EEXIST):
-        return "A file exists where a folder is needed: choose another --workdir."
-    if number == errno.ENAMETOOLONG:
-        return "The name is too long: choose another --workdir."
-    return "Check the path and its file system."
-
-
-@contextlib.contextmanager
-def disk_errors(path: bucket.Folder) -> Iterator[None]:
-    """Converts an OSError while `path` is written to a RunFolderError that names the remedy."""
-    try:
-        yield
-    except OSError as error:
-        advice = disk_advice(error.errno)
-        raise RunFolderError(f"cannot write {path}: {error.strerror or error}. {advice}") from error
-
-
-# In JSON, this writes a lone surrogate as its escape.
-_LONE = "backslashreplace"
-
-
-def write_atomic(path: str | os.PathLike, write: str | Callable[[IO[str]], None]) -> None:
-    """Writes a text file; after a crash or an error, the complete old or new file exists.
-
-    `write` is the text, or a function that writes the text to an open file. The path may be in a
-    bucket, where an object appears when it is complete.
-    """
-    if bucket.is_object_store(path):
-        text = io.StringIO(write if isinstance(write, str) else "")
-        if callable(write):
-            write(text)
-        with disk_errors(bucket.to_folder(path)):
-            bucket.to_folder(path).write_bytes(text.getvalue().encode("utf-8", _LONE))
-        return
-    path = pathlib.Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with disk_errors(path):
-        try:
-            with open(temporary, "w", encoding="utf-8", errors=_LONE, newline="\n") as file:
-                if callable(write):
-                    write(file)
-                else:
-                    file.write(write)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-            _sync_folder(path.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-
-def _sync_folder(path: pathlib.Path) -> None:
-    """Writes a folder to the disk; otherwise a power failure could undo a renaming in it."""
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # CIFS and some FUSE file systems
-            raise
-    finally:
-        os.close(folder)
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -144,53 +59,7 @@ def config_differences(
     }
 
 
-def git_state(folder: pathlib.Path) -> dict[str, Any] | None:
-    """Returns `commit` and `dirty` (has changes) of the checkout that tracks `folder`, or None."""
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(folder), *arguments]
-        return subprocess.check_output(
-            command, stderr=subprocess.DEVNULL, text=True, timeout=20
-        ).strip()
-
-    try:
-        git("ls-files", "--error-unmatch", "__init__.py")
-        return {
-            "commit": git("rev-parse", "HEAD"),
-            "dirty": bool(git("status", "--porcelain", "--untracked-files=no")),
-        }
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def _provenance(
-    devices: Sequence[str], machine: Mapping[str, Any], command: Sequence[str]
-) -> dict[str, Any]:
-    return {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "command": redact.command(command),
-        "git": git_state(pathlib.Path(__file__).parent),
-        "versions": {
-            "agentgym-jax": agentgym_jax.__version__,
-            **{package: _version(package) for package in _PACKAGES.split()},
-        },
-        "python": sys.version.split()[0],
-        "platform": platform.platform(),
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "devices": list(devices),
-        **machine,
-    }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-class RunFolder:
+class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
     """Paths of a run, and from `start` to `close` the exclusive right to write to them.
 
     The constructor touches no file, so a viewer may use it on a running job. If `workdir` is a URL,
@@ -264,7 +133,7 @@ class RunFolder:
                     folder.mkdir(exist_ok=True)
             write_atomic(self.config_path, json.dumps(plain, indent=2) + "\n")
             command = sys.argv if command is None else command
-            facts = _provenance(devices, machine or {}, command)
+            facts = provenance(devices, machine or {}, command)
             starts = self.provenance()["starts"] if self.provenance_path.exists() else []
             document = {**facts, "starts": [*starts, facts]}
             write_atomic(self.provenance_path, json.dumps(document, indent=2) + "\n")
@@ -491,9 +360,6 @@ class RunFolder:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
-
-    def __enter__(self) -> "RunFolder":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -32,7 +32,7 @@ from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.mesh import processes
 from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
 from agentgym_jax.rollout.shared import collect_shared, is_stopped
-from agentgym_jax.runs.run_folder import RunFolderError
+from agentgym_jax.runs.atomic_files import RunFolderError
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.supervised import sft, supervised_loop
 from agentgym_jax.supervised.imitation_data import load_conversations

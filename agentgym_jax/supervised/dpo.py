@@ -14,7 +14,7 @@ import numpy as np
 from absl import logging
 
 from agentgym_jax.checks.limits import OneOf, Range
-from agentgym_jax.config.sections import ConfigError, call
+from agentgym_jax.config.sections import ConfigError, call, config_errors
 from agentgym_jax.config.settings import Count, RecordedDataSettings
 from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.encoding import encode
@@ -83,9 +83,7 @@ Settings = SupervisedSettings[DpoSettings]
 DpoParts = Parts[Settings, list[Preference]]
 
 
-def parse(config: Mapping[str, Any]) -> Settings:
-    """Parses a plain config and checks all its sections."""
-    return supervised_loop.parse(config, DpoSettings)
+parse = functools.partial(supervised_loop.parse, kind=DpoSettings)
 
 
 def _load(
@@ -108,10 +106,8 @@ def load_preferences(
     """Returns the pairs of the files, followed by pairs made from the episodes."""
     preferences: list[Preference] = []
     for path in settings.preferences:
-        try:
+        with config_errors("config.dpo.preferences: ", OSError):
             preferences += read_preferences(path, bad=settings.bad)
-        except (ValueError, OSError) as error:
-            raise ConfigError(f"config.dpo.preferences: {error}") from error
     made, statistics = pair_up(episodes, **settings.pairing, seed=seed)
     if episodes:
         logging.info("pairs of episodes: %s", statistics)

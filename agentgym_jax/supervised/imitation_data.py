@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from absl import logging
 
-from agentgym_jax.config.sections import ConfigError, call
+from agentgym_jax.config.sections import ConfigError, call, config_errors
 from agentgym_jax.config.settings import RecordedDataSettings
 from agentgym_jax.data import tasks as selection
 from agentgym_jax.data.conversations import Conversation, read_conversations
@@ -29,10 +29,8 @@ def load_conversations(
     """
     read: list[Conversation] = []
     for path in settings.files:
-        try:
+        with config_errors(f"config.{settings.section}.files: ", OSError):
             read += read_conversations(path, bad=settings.bad)
-        except (ValueError, OSError) as error:
-            raise ConfigError(f"config.{settings.section}.files: {error}") from error
     valid = [conversation for conversation in read if conversation.is_valid]
     if len(valid) < len(read):
         skipped = len(read) - len(valid)

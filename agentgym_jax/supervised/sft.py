@@ -3,8 +3,7 @@
 import functools
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
@@ -12,7 +11,7 @@ import optax
 
 from agentgym_jax.algorithms import losses
 from agentgym_jax.config.model import Model
-from agentgym_jax.config.sections import ConfigError
+from agentgym_jax.config.sections import config_errors
 from agentgym_jax.config.settings import SftSettings
 from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.encoding import encode
@@ -39,9 +38,7 @@ WARM_START = "warm_start"  # folder of the warm start in a run folder
 Settings = SupervisedSettings[SftSettings]
 
 
-def parse(config: Mapping[str, Any]) -> Settings:
-    """Parses a plain config and checks all its sections."""
-    return supervised_loop.parse(config, SftSettings)
+parse = functools.partial(supervised_loop.parse, kind=SftSettings)
 
 
 def _load(
@@ -61,9 +58,8 @@ def train(run: Run, parts: Parts[Settings, list[Conversation]]) -> None:
     optimizer, sft_step = make_sft_step(model, settings, parts.settings.logprob_chunk)
     encoded = encode(parts.data, model.renderer, {}, train_on=settings.train_on)
     data = make_batches(encoded, settings, run.seed)
-    supervised_loop.fit(
-        run, parts, optimizer, lambda state, step, limit: sft_step(state, data, step, limit)
-    )
+    take_step = lambda state, step, limit: sft_step(state, data, step, limit)
+    supervised_loop.fit(run, parts, optimizer, take_step)
 
 
 def warm_start(
@@ -131,7 +127,7 @@ def make_batches(
     importance: Sequence[float] | None = None,
 ) -> Batches:
     """Packs encoded conversations into batches; without `importance` all have equal weight."""
-    try:
+    with config_errors("config.sft: "):
         return batches(
             encoded,
             row_length=settings.row_length,
@@ -142,8 +138,6 @@ def make_batches(
             too_long=settings.too_long,
             importance=importance,
         )
-    except ValueError as error:
-        raise ConfigError(f"config.sft: {error}") from error
 
 
 def make_sft_step(

@@ -79,13 +79,8 @@ def fit(
 ) -> None:
     """Trains until `run.total_steps` steps are done; a resumed run starts at its newest checkpoint.
 
-    Args:
-      run: Run whose folder keeps the state.
-      parts: Components of the job.
-      optimizer: Optimiser whose state is saved.
-      take_step: Optimiser step that maps (state, number of steps done, maximum gradient norm of an
-        applied update) to the next state and metrics.
-      before_step: Function that returns the loop state with which a step starts.
+    `take_step` maps (state, number of steps done, maximum gradient norm of an applied update) to the
+    next state and metrics. `before_step` returns the loop state with which a step starts.
 
     Raises:
       StopRequested: The user requested a stop.

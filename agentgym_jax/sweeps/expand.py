@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -101,8 +100,3 @@ def _text(value: Any) -> str:
 def train_command(run: SweepRun, workdir: str, python: str = "python") -> list[str]:
     """Returns the command that trains a run in a folder, or resumes it."""
     return [python, "-m", "agentgym_jax.train", *run.arguments, f"--workdir={workdir}"]
-
-
-def shell_command(run: SweepRun, workdir: str) -> str:
-    """Returns `train_command` as text for a shell."""
-    return shlex.join(train_command(run, workdir))

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from agentgym_jax.config.sections import ConfigError
 from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
 from agentgym_jax.runs import bucket
-from agentgym_jax.runs.run_folder import RunFolder, RunFolderError, disk_errors, write_atomic
+from agentgym_jax.runs.atomic_files import RunFolderError, disk_errors, write_atomic
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.sweeps.expand import SweepRun
 from agentgym_jax.sweeps.spec import Sweep
 from agentgym_jax.telemetry.metrics_file import read_metrics

@@ -5,8 +5,8 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 
-from agentgym_jax.runs.run_folder import disk_errors, write_atomic
-from agentgym_jax.sweeps.expand import SweepRun, shell_command
+from agentgym_jax.runs.atomic_files import disk_errors, write_atomic
+from agentgym_jax.sweeps.expand import SweepRun, train_command
 from agentgym_jax.sweeps.folder import SweepFolder
 
 _MAX_WORKLOAD = 39  # xpk's limit for the name of a workload
@@ -34,11 +34,8 @@ _XPK = """\
 """
 
 
-def write_commands(
-    folder: SweepFolder, runs: Sequence[SweepRun], memory_gib: float | None
-) -> list[pathlib.Path]:
+def write_commands(folder: SweepFolder, runs: Sequence[SweepRun], *_: object) -> list[pathlib.Path]:
     """Writes commands.sh, a shell file with one training command in each line."""
-    del memory_gib
     here = f"cd {shlex.quote(str(pathlib.Path.cwd()))} || exit 1"
     lines = ["#!/bin/bash", here, *_command_lines(folder, runs)]
     return [_write(folder, "commands.sh", "\n".join(lines) + "\n")]
@@ -60,11 +57,8 @@ def write_slurm(
     return [_write(folder, "sweep.sbatch", text), commands]
 
 
-def write_xpk(
-    folder: SweepFolder, runs: Sequence[SweepRun], memory_gib: float | None
-) -> list[pathlib.Path]:
+def write_xpk(folder: SweepFolder, runs: Sequence[SweepRun], *_: object) -> list[pathlib.Path]:
     """Writes xpk.sh with one `xpk workload create` per run."""
-    del memory_gib
     lines = []
     for i, (run, command) in enumerate(zip(runs, _command_lines(folder, runs), strict=True)):
         suffix = f"-{i}"
@@ -84,7 +78,7 @@ LAUNCHERS: dict[
 
 
 def _command_lines(folder: SweepFolder, runs: Sequence[SweepRun]) -> list[str]:
-    return [shell_command(run, str(folder.run_path(run))) for run in runs]
+    return [shlex.join(train_command(run, str(folder.run_path(run)))) for run in runs]
 
 
 def _dns_name(text: str) -> str:

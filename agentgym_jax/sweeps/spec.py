@@ -5,17 +5,18 @@ base config file (`:algorithm`).
 """
 
 import dataclasses
-import difflib
+import functools
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from agentgym_jax.config.sections import ConfigError
+from agentgym_jax.config.sections import ConfigError, check_known
 from agentgym_jax.telemetry import metrics
 
 GOALS = ("max", "min")
 STEPS = ("last", "best", "equal_tokens")
 _SEED = "seed"
+check_name = functools.partial(check_known, cutoff=0.4)
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
 
 
@@ -112,7 +113,7 @@ class Sweep:
       config: Base config with its options, as in `--config=FILE:OPTIONS` of a training command.
       axes: Axes; every combination of their points is trained with every seed.
       seeds: Random seeds of each combination.
-      metric: Name of a metric of telemetry/metrics.py that the report compares.
+      metric: Name of a metric of telemetry/metrics.toml that the report compares.
       goal: `max` if a larger metric is better, else `min`.
       step: `last` for the metric's value at the last step that has one, `best` for its best value,
         `equal_tokens` for its value at the largest number of training tokens that all finished runs
@@ -178,14 +179,6 @@ class Sweep:
     def baseline_labels(self) -> dict[str, str]:
         """Returns the baseline with labels in place of values."""
         return {name: label(value) for name, value in self.baseline.items()}
-
-
-def check_name(what: str, name: str, known: Collection[str]) -> None:
-    """Raises ConfigError, with the nearest known name, if a name is unknown."""
-    if name not in known:
-        nearest = difflib.get_close_matches(name, list(known), n=1, cutoff=0.4)
-        hint = f"; did you mean {nearest[0]!r}?" if nearest else "."
-        raise ConfigError(f"unknown {what} {name!r}{hint} Known: {', '.join(known) or 'none'}")
 
 
 def _last_part(key: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from agentgym_jax.evaluation.score_report import markdown_table
 from agentgym_jax.evaluation.statistics import CONFIDENCE, student_interval
-from agentgym_jax.runs.run_folder import RunFolderError, disk_errors, write_atomic
+from agentgym_jax.runs.atomic_files import RunFolderError, disk_errors, write_atomic
 from agentgym_jax.sweeps import sweep_results as numbers
 from agentgym_jax.sweeps.folder import Record, SweepFolder
 from agentgym_jax.sweeps.sweep_plots import write_curves

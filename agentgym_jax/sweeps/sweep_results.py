@@ -105,9 +105,7 @@ def _read_run(folder: SweepFolder, record: Record, run: SweepRun) -> RunResult:
 def wall_hours(starts: Sequence[str], times: Sequence[float]) -> float:
     """Returns the hours from each start of a run to the last metrics line before the next start.
 
-    Args:
-      starts: Times of the starts in UTC, such as 2026-11-22T10:00:00Z.
-      times: Times of the metrics lines in seconds since 1970.
+    Starts are in UTC, such as 2026-11-22T10:00:00Z; `times` of the lines in seconds since 1970.
     """
     begun = [float(calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))) for text in starts]
     seconds = 0.0
@@ -179,23 +177,18 @@ def compare(results: Sequence[RunResult], baseline: Mapping[str, str]) -> list[C
             continue
         a, b = values(by_variant[counterpart]), values(by_variant[variant])
         pairs = [b[seed] - a[seed] for seed in sorted(a.keys() & b.keys())]
-        if not pairs:
-            found.append(Comparison(variant, counterpart, 0))
-            continue
-        found.append(
-            Comparison(
-                variant,
-                counterpart,
-                len(pairs),
-                float(np.mean(pairs)),
-                statistics.student_interval(pairs),
-                statistics.sign_flip_p(pairs),
+        found.append(Comparison(variant, counterpart, len(pairs)))
+        if pairs:
+            found[-1] = dataclasses.replace(
+                found[-1],
+                difference=float(np.mean(pairs)),
+                interval=statistics.student_interval(pairs),
+                p_value=statistics.sign_flip_p(pairs),
             )
-        )
-    tested = [c for c in found if c.p_value is not None]
-    corrected = statistics.holm([c.p_value for c in tested if c.p_value is not None])
-    by_id = {id(c): p for c, p in zip(tested, corrected, strict=True)}
-    return [dataclasses.replace(c, corrected=by_id.get(id(c))) for c in found]
+    corrected = iter(statistics.holm([c.p_value for c in found if c.p_value is not None]))
+    return [
+        c if c.p_value is None else dataclasses.replace(c, corrected=next(corrected)) for c in found
+    ]
 
 
 def find_counterpart(

@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from agentgym_jax.config.sections import ConfigError
 from agentgym_jax.jobs.run import StopFlag
 from agentgym_jax.runs import redact
-from agentgym_jax.runs.run_folder import disk_errors
+from agentgym_jax.runs.atomic_files import disk_errors
 from agentgym_jax.sweeps.expand import SweepRun, train_command
 from agentgym_jax.sweeps.folder import Record, SweepFolder, available_memory_gib
 
 _POLL_S = 0.2
 _SHOWN_LINES = 5  # last lines of a failed run's log in the summary
-Say = Callable[[str], None]
-Command = Callable[[SweepRun, str, str], list[str]]
 
 
 @dataclasses.dataclass
@@ -58,31 +56,25 @@ def check_parallel(parallel: int, memory_gib: float | None) -> list[list[int]]:
     return [cores[i * share : (i + 1) * share] for i in range(parallel)]
 
 
-def run_all(
-    folder: SweepFolder,
-    record: Record,
-    slots: Sequence[Sequence[int]],
-    stop: StopFlag,
-    say: Say,
-    command: Command = train_command,
-) -> list[SweepRun]:
-    """Trains all unfinished runs, and returns those that failed.
+class SweepRunner:
+    """Trains the runs of a sweep.
 
     A run continues from its newest checkpoint. A run that another process trains is not started
     again: it occupies a slot until that process ends. When `stop` is set, all children get SIGTERM,
     save, and end. `command` returns the command of a run, given its folder and the interpreter.
     """
-    return _Runner(folder, record, slots, stop, say, command).run()
 
-
-class _Runner:
-    def __init__(self, folder, record, slots, stop, say, command):
-        self._folder: SweepFolder = folder
-        self._record: Record = record
-        self._slots: Sequence[Sequence[int]] = slots
-        self._stop: StopFlag = stop
-        self._say: Say = say
-        self._command: Command = command
+    def __init__(
+        self,
+        folder: SweepFolder,
+        record: Record,
+        slots: Sequence[Sequence[int]],
+        stop: StopFlag,
+        say: Callable[[str], None],
+        command: Callable[[SweepRun, str, str], list[str]] = train_command,
+    ):
+        self._folder, self._record, self._slots = folder, record, slots
+        self._stop, self._say, self._command = stop, say, command
         self._children: list[_Child] = []
         self._seconds: list[float] = []  # durations of the runs that finished in this call
         self._failed: list[SweepRun] = []
@@ -90,6 +82,7 @@ class _Runner:
         self._busy: set[str] = set()  # names of runs that other processes train
 
     def run(self) -> list[SweepRun]:
+        """Trains all unfinished runs, and returns those that failed."""
         total = len(self._record.runs)
         waiting = [run for run in self._record.runs if not self._is_finished(run)]
         self._done = total - len(waiting)

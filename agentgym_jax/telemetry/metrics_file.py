@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from agentgym_jax.runs.run_folder import disk_errors, write_atomic
+from agentgym_jax.runs.atomic_files import disk_errors, write_atomic
 from agentgym_jax.telemetry.metrics import lookup
 
 
@@ -25,7 +25,7 @@ def _to_float(name: str, value: Any) -> float:
     return float(array.reshape(()))
 
 
-class MetricWriter:
+class MetricWriter(contextlib.AbstractContextManager["MetricWriter"]):
     """Writer that appends one JSON object per step: `{"step": n, "time": seconds since 1970, ...}`.
 
     NaN and infinite values are written as null and counted as `run/nonfinite_metrics`. `last_step`
@@ -105,9 +105,6 @@ class MetricWriter:
             self.sync()
             self._file.close()
             self._file = None
-
-    def __enter__(self) -> "MetricWriter":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -141,13 +141,8 @@ class ChatRenderer:
     ) -> list[int] | None:
         """Returns the tokens between a sampled answer and the next one.
 
-        Args:
-          messages: Conversation that ends with the sampled answer and a user message.
-          ended_by_stop: True if the answer ended with a stop token.
-
-        Returns:
-          Token ids; None if the template changes the answer, so that the conversation continues in
-          a new sequence with `opening(messages)`.
+        The conversation ends with the sampled answer and a user message. Returns None if the template
+        changes the answer, so that the conversation continues in a new sequence: `opening(messages)`.
         """
         if self.rewrites(messages[-2]["content"]):
             return None

@@ -4,7 +4,7 @@ A grammar is a text in the variant of Lark that llguidance reads:
 https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md
 """
 
-import collections
+import functools
 import threading
 from collections.abc import Sequence
 
@@ -73,10 +73,7 @@ class Grammars:
         self._num_words = -(-vocab_size // 32)
         self._lock = threading.Lock()
         self._library: llguidance.LLTokenizer | None = None  # takes a second to build
-        # By text; the one that was used least recently is first.
-        self._compiled: collections.OrderedDict[str, llguidance.LLMatcher] = (
-            collections.OrderedDict()
-        )
+        self._compiled = functools.lru_cache(_KEPT)(self._compile)
 
     def compile(self, grammar: str) -> TokenMatcher:
         """Returns the state of a grammar before the first token.
@@ -89,12 +86,7 @@ class Grammars:
         if grammar.count('"$ref"') > MAX_RULES:
             raise ValueError(f"the schema has more than {MAX_RULES} references")
         with self._lock:
-            matcher = self._compiled.pop(grammar, None)
-            if matcher is None:
-                matcher = self._compile(grammar)
-            self._compiled[grammar] = matcher
-            if len(self._compiled) > _KEPT:
-                self._compiled.popitem(last=False)
+            matcher = self._compiled(grammar)
             return TokenMatcher(grammar, matcher.deep_copy(), self._stop_ids, self._num_words)
 
     def _compile(self, grammar: str) -> llguidance.LLMatcher:

@@ -191,12 +191,9 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] = (),
         asks: bool | None = None,
     ) -> str:
-        """Renders a conversation like `transformers`.
+        """Renders a conversation like `transformers`, with tools in OpenAI's format.
 
-        Args:
-          messages: Messages with at least `role` and `content`.
-          tools: Tool definitions in OpenAI's format.
-          asks: True to end with the header of an answer. None: if the last message is a user's.
+        It ends with the header of an answer if `asks` is True, or None and the last message a user's.
 
         Raises:
           ValueError: The template refuses the conversation.
@@ -330,21 +327,9 @@ def _environment() -> BoundedEnvironment:
     return environment
 
 
-def _to_json(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
+def _to_json(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
     """Returns JSON as the filter of `transformers` writes it."""
-    return json.dumps(
-        value,
-        ensure_ascii=ensure_ascii,
-        indent=indent,
-        separators=separators,
-        sort_keys=sort_keys,
-    )
+    return json.dumps(value, ensure_ascii=ensure_ascii, **options)
 
 
 def _raise_template_error(message: str) -> NoReturn:

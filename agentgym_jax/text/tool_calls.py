@@ -48,14 +48,12 @@ def parse_tool_calls(text: str, form: ToolForm = _TAGGED) -> tuple[str, list[dic
     first, at = -1, 0
     while (start := _find_call(answer, form, at)) >= 0:
         first = start if first < 0 else first
-        found, at = _READERS[form.is_list, bool(form.arguments)](
-            answer, start + len(form.opening), form
-        )
+        read = _READERS[form.is_list, bool(form.arguments)]
+        found, at = read(answer, start + len(form.opening), form)
         at = _skip(answer, at)
         if found is None or not answer.startswith(form.closing, at):
             # An opening without an end is text, if calls precede it.
-            is_open = form.closing and form.closing not in answer[start:]
-            if not is_open:
+            if not form.closing or form.closing in answer[start:]:
                 return text, []
             break
         at += len(form.closing)
@@ -171,7 +169,5 @@ def stable_text(
 
 def without_start(text: str, words: Sequence[str]) -> str:
     """Returns a text without an end that could be the beginning of one of the words."""
-    longest = max(
-        (n for word in words for n in range(1, len(word)) if text.endswith(word[:n])), default=0
-    )
-    return text[: len(text) - longest]
+    starts = (n for word in words for n in range(1, len(word)) if text.endswith(word[:n]))
+    return text[: len(text) - max(starts, default=0)]

@@ -111,7 +111,11 @@ class ToolChat:
         self._check_supported(messages, tools)
         if _is_plain(messages, tools):
             return self._renderer.opening(messages)
-        pieces = self._pieces(messages, tools, asks=True)
+        _check_last(messages)
+        names = _Placeholders(self._names, [*messages, *tools])
+        hidden, hidden_tools = names.hide([messages, tools])
+        text = self._renderer.template.render(hidden, hidden_tools, asks=True)
+        pieces = names.show(self._renderer.pieces(text))
         specials = [i for i, piece in enumerate(pieces) if isinstance(piece, int)]
         # The second chunk begins with the content of the last message.
         cut = 0
@@ -129,14 +133,8 @@ class ToolChat:
     ) -> list[int] | None:
         """Returns the tokens between the last sampled answer and the next one.
 
-        Args:
-          messages: All messages.
-          tools: Tool definitions.
-          num_known: Number of messages up to and including the last sampled answer.
-          is_stopped: True if that answer ended with a stop token.
-
-        Returns:
-          Token ids; None if the template changes the known messages when others follow.
+        `num_known` is the number of messages up to and including the last sampled answer. Returns None if
+        the template changes these messages when others follow.
 
         Raises:
           ValueError: The template refuses the messages, or the last one asks for no answer.
@@ -171,15 +169,6 @@ class ToolChat:
                     "reasoning_content: the chat template of this model does not write it; put it "
                     "into content, between <think> and </think>"
                 )
-
-    def _pieces(
-        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], asks: bool
-    ) -> list[Piece]:
-        _check_last(messages)
-        names = _Placeholders(self._names, [*messages, *tools])
-        hidden, hidden_tools = names.hide([messages, tools])
-        text = self._renderer.template.render(hidden, hidden_tools, asks=asks)
-        return names.show(self._renderer.pieces(text))
 
 
 class _Placeholders:

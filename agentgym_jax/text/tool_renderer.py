@@ -61,10 +61,8 @@ class ToolRenderer:
         self, messages: Sequence[Mapping[str, str]], ended_by_stop: bool
     ) -> list[int] | None:
         """Implements `Renderer.continuation`."""
-        known = len(messages) - 1
-        return self._chat.continuation(
-            self._with_calls(messages), self._tools, known, ended_by_stop
-        )
+        shown = self._with_calls(messages)
+        return self._chat.continuation(shown, self._tools, len(messages) - 1, ended_by_stop)
 
     def start_of(self, text: str, tokens: int) -> str:
         """Implements `Renderer.start_of`."""

@@ -20,7 +20,7 @@ from agentgym_jax.traces.common import (
 SCHEMA = "ATIF-v1.7"
 
 
-def to_atif(trajectory: Trajectory, *, model: str | None = None) -> dict[str, Any]:
+def to_atif(trajectory: Trajectory) -> dict[str, Any]:
     """Converts an episode to an ATIF document.
 
     `metrics.prompt_token_ids` is the whole prompt of a turn. `extra.agentgym_jax.tail_token_ids` has
@@ -36,11 +36,10 @@ def to_atif(trajectory: Trajectory, *, model: str | None = None) -> dict[str, An
         if source == "agent":
             step["llm_call_count"] = 0  # an answer of the prompt, which was not sampled
         steps.append(step)
-    for turn in t.turns:
-        steps.append(_agent_step(t, turn))
+    steps += [_agent_step(t, turn) for turn in t.turns]
     end = t.turns[-1].action_stop if t.turns else 0
     facts = episode_facts(t) | {"tail_token_ids": t.tokens[end:].tolist()}
-    document: dict[str, Any] = {
+    return {
         "schema_version": SCHEMA,
         "session_id": f"step_{t.step}",
         "trajectory_id": f"{t.item_id}/{t.sample}",
@@ -56,9 +55,6 @@ def to_atif(trajectory: Trajectory, *, model: str | None = None) -> dict[str, An
         },
         "extra": {"outcome": str(t.outcome), FACTS: facts},
     }
-    if model:
-        document["agent"] |= {"model_name": model}
-    return document
 
 
 def _agent_step(t: Trajectory, turn: Turn) -> dict[str, Any]:

@@ -25,10 +25,7 @@ def export_traces(trajectories: str, out: str, *, form: str) -> tuple[pathlib.Pa
     a JSON Lines file per file of the run, one trace per line. Episodes that a training trace cannot
     hold, because nothing was sampled, are left out and counted in the log.
 
-    Args:
-      trajectories: Run folder, or one of its files of episodes.
-      out: Directory to create.
-      form: Name of the format, one of FORMATS.
+    `trajectories` is a run folder, or one of its files of episodes; `form` is one of FORMATS.
 
     Raises:
       FileExistsError: `out` exists.

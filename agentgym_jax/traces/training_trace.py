@@ -83,13 +83,9 @@ def from_training_trace(trace: Any, place: str) -> list[Trajectory]:
     """Converts a trace to episodes: one if we recorded it, else one per branch.
 
     A trace by another program has no result of the environment. Its episodes are named after
-    `place`. Their reward is the sum of the `reward` in the metadata of their turns, and they are
+    `place`, its file and line. Their reward is the sum of the `reward` in the metadata of their turns, and they are
     solved if it is at least 1. Without any reward an episode has the outcome `ABORTED`: it can be
     imitated, and an RL learner leaves it out, because an unknown reward is not zero.
-
-    Args:
-      trace: JSON value.
-      place: File and line of the trace, for messages.
 
     Raises:
       ValueError: The trace has a wrong form, or its arrays do not fit each other.

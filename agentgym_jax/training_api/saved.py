@@ -19,7 +19,7 @@ from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.models import peft_files
 from agentgym_jax.models.lora import Adapters, Params
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.runs.run_folder import RunFolderError, disk_errors
+from agentgym_jax.runs.atomic_files import RunFolderError, disk_errors
 from agentgym_jax.serving.requests import RequestError
 
 WEIGHTS, SAMPLER_WEIGHTS = "weights", "sampler_weights"

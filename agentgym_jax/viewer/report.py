@@ -19,7 +19,8 @@ import markupsafe
 from absl import logging
 
 from agentgym_jax.client.transport import Transport
-from agentgym_jax.runs.run_folder import RunFolder, write_atomic
+from agentgym_jax.runs.atomic_files import write_atomic
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.viewer import records
 from agentgym_jax.viewer.comparison import PREFIXES, comparison_of
 from agentgym_jax.viewer.run_summary import OpenRun, open_run, page_of

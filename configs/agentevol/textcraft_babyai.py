@@ -25,11 +25,8 @@ def tasks(start, stop, name):
 def get_config(arg=None):
     """Returns the config. Options: smoke (two rounds of one step with a tiny random policy)."""
     opt = common.parse(arg, smoke=False)
-    full = common.base()
-    c = full.copy_and_resolve_references()
+    c = common.base(without=common.RL_SECTIONS)
     with c.unlocked():
-        for name in ("algorithm", "horizon", "optimizer", "learner"):
-            del c[name]
         c.rollout = dict(
             max_parse_errors=3,
             system_prompt_mode="system",
@@ -66,16 +63,11 @@ def get_config(arg=None):
         weighting="equal",
     )
     play = dict(agent="expert", epsilon=0.0, seed=0)
-    c.sft = dict(
+    c.sft = common.imitation(
         steps=300,
         rows=16,
         micro_rows=1,
         row_length=4096,
-        weighting="token_mean",
-        train_on="actions",
-        too_long="truncate",
-        bad="fatal",
-        files=(),
         demonstrations=dict(
             textcraft=dict(
                 environment="textcraft",
@@ -90,7 +82,7 @@ def get_config(arg=None):
                 **play,
             ),
         ),
-        optimizer=dict(full.optimizer) | dict(learning_rate=1e-5, warmup_steps=10),
+        optimizer=common.adamw(learning_rate=1e-5) | dict(warmup_steps=10),
     )
     if opt.smoke:
         smoke(c)

@@ -26,11 +26,7 @@ def get_config(arg=None):
     20 steps and at the end).
     """
     opt = common.parse(arg, smoke=False, evaluate="")
-    full = common.base()
-    c = full.copy_and_resolve_references()
-    with c.unlocked():
-        for name in (*AGENT_SECTIONS, "algorithm", "horizon", "optimizer", "learner"):
-            del c[name]
+    c = common.base(without=(*AGENT_SECTIONS, *common.RL_SECTIONS))
     c.job = "dpo"
     c.total_steps = 100
     c.logprob_chunk = 128
@@ -50,9 +46,8 @@ def get_config(arg=None):
         files=("runs/rl",),
         demonstrations={},
         pairing=dict(measure="reward", threshold=0.9, gap=0.1, unrated=1.0, pairs_per_task=1),
-        optimizer=dict(full.optimizer)
-        | dict(learning_rate=5e-7, warmup_steps=10, schedule="linear", weight_decay=0.1)
-        | dict(final_fraction=0.0),
+        optimizer=common.adamw(learning_rate=5e-7)
+        | dict(warmup_steps=10, schedule="linear", weight_decay=0.1, final_fraction=0.0),
     )
     if opt.evaluate:
         held_out.add(c, opt.evaluate, opt.smoke, every=1 if opt.smoke else 20)

@@ -12,12 +12,8 @@ def add(c, names, smoke, every):
     """Adds to a training config the evaluation of held-out tasks at the start, at regular intervals
     and at the end.
 
-    Args:
-      c: Config of the job.
-      names: Files of this folder whose tasks are evaluated, for example `textcraft` or
-          `textcraft+babyai`.
-      smoke: True to use the smoke variants of these files.
-      every: Number of optimiser steps between evaluations.
+    `names` are files of this folder, such as `textcraft+babyai`; `smoke` selects their smoke variants.
+    `every` is the number of optimiser steps between evaluations.
     """
     for name in names.split("+"):
         common.check_known("evaluation", name, EVALUATIONS)

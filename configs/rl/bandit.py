@@ -108,7 +108,7 @@ def make_served_environment() -> ServedEnvironment:
 
 def tiny_policy():
     """Returns a policy of some hundred thousand weights."""
-    architecture = dict(
+    return common.random_model(
         hidden_size=64,
         intermediate_size=192,
         num_layers=2,
@@ -118,14 +118,6 @@ def tiny_policy():
         rope_theta=10000.0,
         max_position=1024,
     )
-    return dict(
-        source="random",
-        architecture=architecture,
-        dtype="float32",
-        decode_dtype="float32",
-        remat="none",
-        lora=common.lora(0),
-    )
 
 
 def warm_start(environment, tasks, steps, row_length, max_turns, train_on, module=""):
@@ -134,16 +126,10 @@ def warm_start(environment, tasks, steps, row_length, max_turns, train_on, modul
     These demonstrations show which actions exist, but not which lever pays.
     """
     show = dict(agent="random", epsilon=0.0, max_turns=max_turns, seed=0, module=module)
-    return dict(
+    return common.imitation(
         steps=steps,
-        rows=8,
-        micro_rows=8,
         row_length=row_length,
-        weighting="token_mean",
         train_on=train_on,
-        too_long="truncate",
-        bad="fatal",
-        files=(),
         demonstrations=dict(play=dict(environment=environment, tasks=tasks, **show)),
         optimizer=common.warm_start_optimizer(),
     )

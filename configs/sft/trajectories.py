@@ -25,28 +25,20 @@ def get_config(arg=None):
     50 steps and at the end).
     """
     opt = common.parse(arg, smoke=False, evaluate="")
-    full = common.base()
-    c = full.copy_and_resolve_references()
-    with c.unlocked():
-        for name in (*AGENT_SECTIONS, "algorithm", "horizon", "optimizer", "learner"):
-            del c[name]
+    c = common.base(without=(*AGENT_SECTIONS, *common.RL_SECTIONS))
     c.job = "sft"
     c.total_steps = 300
     c.logprob_chunk = 128
     c.model.source = "Qwen/Qwen2.5-7B-Instruct"
     c.mesh.fsdp = -1
-    c.sft = dict(
+    c.sft = common.imitation(
         steps=300,
         rows=16,
         micro_rows=1,
         row_length=4096,
-        weighting="token_mean",
-        train_on="actions",
-        too_long="truncate",
-        bad="fatal",
         files=("agenttraj.json",),
         demonstrations={},
-        optimizer=dict(full.optimizer) | dict(learning_rate=1e-5, warmup_steps=10),
+        optimizer=common.adamw(learning_rate=1e-5) | dict(warmup_steps=10),
     )
     if opt.evaluate:
         held_out.add(c, opt.evaluate, opt.smoke, every=1 if opt.smoke else 50)

@@ -167,8 +167,6 @@ def test_data_without_trained_tokens_are_an_error():
     [
         (dict(epochs=1, steps=1), "either epochs or steps"),
         (dict(), "either epochs or steps"),
-        (dict(steps=1, weighting="mean"), "weighting is 'mean'"),
-        (dict(steps=1, too_long="cut"), "too_long is 'cut'"),
     ],
 )
 def test_an_invalid_option_is_refused(choice, reason):

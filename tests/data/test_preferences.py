@@ -126,19 +126,6 @@ def test_the_seed_decides_between_equal_episodes():
     assert len({answers(pairs(episodes, seed=seed))[0] for seed in range(9)}) > 1
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (dict(measure="luck"), "measure='luck'"),
-        (dict(gap=0.0), "gap=0.0 must be positive"),
-        (dict(pairs_per_task=0), "pairs_per_task=0"),
-    ],
-)
-def test_an_invalid_option_is_refused(change, reason):
-    with pytest.raises(ValueError, match=reason):
-        pairs([], **change)
-
-
 def test_pairs_are_made_from_the_records_of_a_run(tmp_path):
     turns = [{"from": "human", "value": "a door", "loss": None}]
     records = [

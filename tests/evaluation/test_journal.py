@@ -10,7 +10,8 @@ from agentgym_jax.evaluation import score_report, scores
 from agentgym_jax.evaluation.contamination import find_leakage
 from agentgym_jax.evaluation.journal import Journal
 from agentgym_jax.evaluation.task_identity import item_facts
-from agentgym_jax.runs.run_folder import RunFolder, RunFolderError
+from agentgym_jax.runs.atomic_files import RunFolderError
+from agentgym_jax.runs.run_folder import RunFolder
 from tests.evaluation.playing_parts import ALL_TASKS, maze, play, stumbling
 
 IDENTITY = {

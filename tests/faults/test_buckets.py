@@ -25,7 +25,7 @@ def staging(monkeypatch, tmp_path):
 
 def names(folder):
     """Returns the files of a run, except arrays, whose names are random, and local ones."""
-    found = {str(path.relative_to(folder)) for path in bucket.files(folder)}
+    found = {str(path.relative_to(folder)) for path in bucket.walk(folder)}
     return {x for x in found if "/d/" not in x and not x.startswith((".lock", "logs/"))}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from agentgym_jax.jobs.run import Run
 from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
-from agentgym_jax.runs.run_folder import RunFolderError
+from agentgym_jax.runs.atomic_files import RunFolderError
 from agentgym_jax.telemetry.metrics_file import read_metrics
 from tests.faults import runs
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from agentgym_jax.judge.cache import Verdict, VerdictCache
-from agentgym_jax.runs.run_folder import RunFolderError
+from agentgym_jax.runs.atomic_files import RunFolderError
 
 FIRST, SECOND = Verdict(7.0, "fine", 100, 10), Verdict(0.0, "näh", 90, 9)
 

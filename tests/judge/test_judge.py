@@ -12,7 +12,7 @@ from agentgym_jax.episodes.trajectory import Outcome, to_record
 from agentgym_jax.learner.experience import make_experience, token_rewards
 from agentgym_jax.rl.rl_metrics import judge_metrics
 from agentgym_jax.rollout.shared import gather_episodes
-from agentgym_jax.runs.run_folder import RunFolderError
+from agentgym_jax.runs.atomic_files import RunFolderError
 from agentgym_jax.telemetry.metrics import lookup
 from tests.builders import trajectory
 from tests.fake_server import DROP

@@ -173,15 +173,14 @@ def test_the_credit_is_that_of_the_action_that_decides_the_task(trained, tmp_pat
     assert solved.credits[0].before is None and solved.credits[0].after.success == 1.0
     copy.write_trajectories(1, solved.records())
     result = run_replay(copy, "step_000001/0", turn=None, branches=4)
-    first, *others = result.credits
-    assert (first.turn, first.action) == (1, "win")
-    assert (first.before.success, first.after.success, first.success) == (0.0, 1.0, 1.0)
-    assert (first.before.episodes, first.score) == (4, 1.0)
-    assert first.interval[0] > 0 and first.interval[1] == 1.0
-    assert [row.success for row in others] == [0.0] * len(others)
-    assert others[-1].after.episodes == 0  # the recorded end
+    first, *others = result.document()["turns"]
+    assert (first["turn"], first["action"]) == (1, "win")
+    assert (first["before"]["success"], first["after"]["success"]) == (0.0, 1.0)
+    assert (first["before"]["episodes"], first["credit"], first["score_credit"]) == (4, 1.0, 1.0)
+    assert first["credit_interval"][0] > 0 and first["credit_interval"][1] == 1.0
+    assert [row["credit"] for row in others] == [0.0] * len(others)
+    assert others[-1]["after"]["episodes"] == 0  # the recorded end
     assert len(result.continuations) == 4 * len(result.credits)
-    assert result.document()["turns"][0]["credit"] == 1.0
     facts = {tuple(r["replay"].items()) for r in result.records()}
     assert len(facts) == len(result.continuations)
 
@@ -307,9 +306,9 @@ def test_the_credit_interval_is_newcombes():
         low, high = credit.wilson_interval(successes, n)
         return credit.Value(n, successes / n, 0.0, (low, high))
 
-    row = credit.TurnCredit(1, "go", value(48, 80), value(56, 70))
-    assert row.success == pytest.approx(0.2)
-    np.testing.assert_allclose(row.interval, (0.0524, 0.3339), atol=5e-5)
+    row = credit.TurnCredit(1, "go", value(48, 80), value(56, 70)).to_row()
+    assert row["credit"] == pytest.approx(0.2)
+    np.testing.assert_allclose(row["credit_interval"], (0.0524, 0.3339), atol=5e-5)
 
 
 def test_the_table_of_credits_is_complete_in_80_columns():

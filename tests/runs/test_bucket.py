@@ -14,7 +14,8 @@ from agentgym_jax.jobs.evaluation import open_evaluation
 from agentgym_jax.learner import checkpoint
 from agentgym_jax.mesh import processes
 from agentgym_jax.runs import bucket
-from agentgym_jax.runs.run_folder import RunFolder, RunFolderError
+from agentgym_jax.runs.atomic_files import RunFolderError
+from agentgym_jax.runs.run_folder import RunFolder
 from tests.objects import storing
 
 CONFIG = {"total_steps": 3}
@@ -53,7 +54,7 @@ def write(folder, **texts):
 
 
 def names(folder):
-    return {str(path.relative_to(folder)) for path in bucket.files(folder)}
+    return {str(path.relative_to(folder)) for path in bucket.walk(folder)}
 
 
 def start(url, config=CONFIG):

@@ -9,14 +9,9 @@ import sys
 
 import pytest
 
-from agentgym_jax.runs.run_folder import (
-    RunFolder,
-    RunFolderError,
-    config_differences,
-    flatten,
-    git_state,
-    write_atomic,
-)
+from agentgym_jax.runs.atomic_files import RunFolderError, write_atomic
+from agentgym_jax.runs.provenance import git_state
+from agentgym_jax.runs.run_folder import RunFolder, config_differences, flatten
 
 CONFIG = {"job": "rl", "total_steps": 10, "horizon": {"turns": (5, 10), "boundaries": [3]}}
 

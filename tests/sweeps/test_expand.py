@@ -2,13 +2,14 @@
 
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 
 import pytest
 
 from agentgym_jax.config.sections import ConfigError
-from agentgym_jax.sweeps.expand import expand, shell_command, train_command
+from agentgym_jax.sweeps.expand import expand, train_command
 from agentgym_jax.sweeps.spec import Sweep, grid, label, listed, zipped
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -63,7 +64,7 @@ def test_options_follow_those_of_the_base_and_other_keys_are_overrides():
         "--config.horizon.turns=(2, 3)",
         "--config.seed=0",
     )
-    assert shell_command(run, "w").endswith(
+    assert shlex.join(train_command(run, "w")).endswith(
         "'--config.horizon.turns=(2, 3)' --config.seed=0 --workdir=w"
     )
     assert train_command(run, "w", "py")[:3] == ["py", "-m", "agentgym_jax.train"]

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from agentgym_jax.runs.run_folder import RunFolderError
+from agentgym_jax.runs.atomic_files import RunFolderError
 from agentgym_jax.sweeps import sweep_results as numbers
 from agentgym_jax.sweeps.expand import expand
 from agentgym_jax.sweeps.folder import SweepFolder, make_record

@@ -13,11 +13,11 @@ import pytest
 
 from agentgym_jax.config.sections import ConfigError
 from agentgym_jax.jobs.run import StopFlag
-from agentgym_jax.runs.run_folder import RunFolderError
+from agentgym_jax.runs.atomic_files import RunFolderError
 from agentgym_jax.sweeps.expand import expand
 from agentgym_jax.sweeps.folder import SweepFolder, available_memory_gib, make_record
 from agentgym_jax.sweeps.spec import Sweep, listed
-from agentgym_jax.sweeps.sweep_runs import check_parallel, failure_lines, run_all
+from agentgym_jax.sweeps.sweep_runs import SweepRunner, check_parallel, failure_lines
 
 STAND_IN = pathlib.Path(__file__).with_name("stand_in.py")
 STEPS = 4
@@ -42,7 +42,7 @@ def train(folder, sweep, *, slots=([],), stop=None, delay=0.0):
     record, lines = record_of(sweep), []
     with folder.opened(record):
         stop = stop or StopFlag()
-        failed = run_all(folder, record, slots, stop, lines.append, stand_in(delay))
+        failed = SweepRunner(folder, record, slots, stop, lines.append, stand_in(delay)).run()
     return failed, lines
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agentgym_jax.runs.run_folder import RunFolderError
+from agentgym_jax.runs.atomic_files import RunFolderError
 from agentgym_jax.telemetry import metrics
 from agentgym_jax.telemetry.metrics import lookup
 from agentgym_jax.telemetry.metrics_file import MetricWriter, read_metrics

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from agentgym_jax.runs.run_folder import RunFolderError
+from agentgym_jax.runs.atomic_files import RunFolderError
 from agentgym_jax.serving import bodies
 from agentgym_jax.training_api import futures, messages
 from agentgym_jax.training_api import training_service as service_module

@@ -11,7 +11,7 @@ from typing import Any
 from absl import logging
 
 from agentgym_jax.runs import redact
-from agentgym_jax.runs.run_folder import write_atomic
+from agentgym_jax.runs.atomic_files import write_atomic
 from agentgym_jax.telemetry.metrics_file import read_metrics
 
 _Line = tuple[int, Mapping[str, float]]  # step and its metrics

@@ -11,7 +11,8 @@ from typing import Any
 
 from agentgym_envs.base import extras
 from agentgym_jax.runs import redact
-from agentgym_jax.runs.run_folder import RunFolder, write_atomic
+from agentgym_jax.runs.atomic_files import write_atomic
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.telemetry.loggers import packages
 from agentgym_jax.telemetry.loggers.channel import Channel
 

@@ -1,0 +1,89 @@
+"""Files that exist completely or not at all, and errors of the disk with their remedies."""
+
+import contextlib
+import errno
+import io
+import os
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import IO
+
+from agentgym_jax.runs import bucket
+
+
+class RunFolderError(RuntimeError):
+    """Error for a folder that another process has locked or that cannot be written."""
+
+
+def disk_advice(number: int | None) -> str:
+    """Returns the remedy for an error of the operating system, given its `errno`."""
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            "The disk or quota is full: free space and run the same command to resume, or choose "
+            "another --workdir."
+        )
+    if number == errno.EFBIG:
+        return "The limit on the size of a file is too small: raise it (ulimit -f), then resume."
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "No permission to write there: choose another --workdir or fix its owner."
+    if number in (errno.ENOTDIR, errno.EEXIST):
+        return "A file exists where a folder is needed: choose another --workdir."
+    if number == errno.ENAMETOOLONG:
+        return "The name is too long: choose another --workdir."
+    return "Check the path and its file system."
+
+
+@contextlib.contextmanager
+def disk_errors(path: bucket.Folder) -> Iterator[None]:
+    """Converts an OSError while `path` is written to a RunFolderError that names the remedy."""
+    try:
+        yield
+    except OSError as error:
+        advice = disk_advice(error.errno)
+        raise RunFolderError(f"cannot write {path}: {error.strerror or error}. {advice}") from error
+
+
+# In JSON, this writes a lone surrogate as its escape.
+_LONE = "backslashreplace"
+
+
+def write_atomic(path: str | os.PathLike, write: str | Callable[[IO[str]], None]) -> None:
+    """Writes a text file; after a crash or an error, the complete old or new file exists.
+
+    `write` is the text, or a function that writes the text to an open file. The path may be in a
+    bucket, where an object appears when it is complete.
+    """
+    if bucket.is_object_store(path):
+        text = io.StringIO(write if isinstance(write, str) else "")
+        if callable(write):
+            write(text)
+        with disk_errors(bucket.to_folder(path)):
+            bucket.to_folder(path).write_bytes(text.getvalue().encode("utf-8", _LONE))
+        return
+    path = pathlib.Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with disk_errors(path):
+        try:
+            with open(temporary, "w", encoding="utf-8", errors=_LONE, newline="\n") as file:
+                if callable(write):
+                    write(file)
+                else:
+                    file.write(write)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            _sync_folder(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(path: pathlib.Path) -> None:
+    """Writes a folder to the disk; otherwise a power failure could undo a renaming in it."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # CIFS and some FUSE file systems
+            raise
+    finally:
+        os.close(folder)
