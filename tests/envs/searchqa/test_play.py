@@ -3,8 +3,6 @@
 import json
 
 import pytest
-import topics
-from recordings import Replay
 
 from agentgym_envs.base.environment import EnvironmentFault, SetupError
 from agentgym_envs.base.in_process import InProcessServer
@@ -14,6 +12,8 @@ from agentgym_envs.data_folder import VARIABLE
 from agentgym_envs.searchqa import texts
 from agentgym_envs.searchqa.served import make_served_environment
 from agentgym_jax.client.agentgym_originals.servers import ORIGINALS
+from tests.envs.recordings import Replay
+from tests.envs.searchqa import topics
 from tests.fake_server import serving
 
 for package in ("Stemmer", "tantivy"):

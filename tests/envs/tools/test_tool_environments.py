@@ -10,7 +10,6 @@ import re
 import weakref
 
 import pytest
-from recordings import Replay
 
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import EnvironmentFault
@@ -21,8 +20,9 @@ from agentgym_envs.registry import ENVIRONMENTS
 from agentgym_envs.tools.actions import ToolError, find_call, read_call, write_call
 from agentgym_envs.tools.database import MAX_ROWS, QueryError, query
 from agentgym_envs.tools.sheet import SheetWorld
+from tests.envs.recordings import Replay
 
-GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "agentgym"
+GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "agentgym"
 CALLING = ["weather", "movie", "academia", "todo", "sheet"]
 NAMES = [*CALLING, "sqlgym"]
 SERVED = {name: load_environment(ENVIRONMENTS[name].module) for name in NAMES}

@@ -6,7 +6,6 @@ import pathlib
 import random
 
 import pytest
-from serving import serving
 
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import EnvironmentFault
@@ -27,9 +26,10 @@ from agentgym_envs.textcraft.tasks import (
     load_task,
     task_manifest,
 )
+from tests.envs.serving import serving
 
-SOURCE = pathlib.Path(__file__).parents[2] / "envs"
-TRAFFIC = pathlib.Path(__file__).parents[1] / "golden" / "textcraft_traffic.json"
+SOURCE = pathlib.Path(__file__).parents[3] / "envs"
+TRAFFIC = pathlib.Path(__file__).parents[2] / "golden" / "textcraft_traffic.json"
 BOAT = 125  # task with the goal "acacia boat"
 BEDS = 400  # task with the goal "white bed"
 

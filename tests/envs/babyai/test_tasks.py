@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from serving import serving
 
 from agentgym_envs.babyai import levels
 from agentgym_envs.babyai.environment import BabyAIEnvironment
 from agentgym_envs.babyai.served import make_served_environment, tasks
+from tests.envs.serving import serving
 
 # Digest of the first observations of the 40 levels with seed 0. If it changes, the published item
 # ids name other worlds or texts, and new results cannot be compared with earlier ones.

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from babyai_parts import started, view_of
 
 from agentgym_envs.babyai.environment import BabyAIEnvironment
 from agentgym_envs.babyai.paths import find_paths
@@ -11,6 +10,7 @@ from agentgym_envs.babyai.scoring import START, CompatScoring, Scoring
 from agentgym_envs.babyai.view import look
 from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.protocol import ErrorKind
+from tests.envs.babyai.parts import started, view_of
 
 
 def search_for(

@@ -3,9 +3,7 @@
 import json
 import re
 
-import broken
 import pytest
-import topics
 
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.base.served import load_environment
@@ -13,6 +11,8 @@ from agentgym_envs.conformance import episodes, self_description, sessions, suit
 from agentgym_envs.conformance.subject import NotApplicable, Subject, Violation
 from agentgym_envs.data_folder import VARIABLE
 from agentgym_envs.registry import ENVIRONMENTS
+from tests.envs.conformance import broken
+from tests.envs.searchqa import topics
 
 # Numbers of (tasks, actions per task) where the default (4, 10) is too slow: starting a
 # ScienceWorld task takes half a second. The tool environments have a test of all tasks.
@@ -137,9 +137,7 @@ def make_subject(tmp_path, monkeypatch, request):
 
     def make(expression, compat=False):
         name = f"case_{abs(hash(request.node.name))}_{len(made)}"
-        text = (
-            f"from broken import *\n\n\ndef make_served_environment():\n    return {expression}\n"
-        )
+        text = f"from tests.envs.conformance.broken import *\n\n\ndef make_served_environment():\n    return {expression}\n"
         (tmp_path / f"{name}.py").write_text(text)
         made.append(Subject(name, compat=compat, tasks=4, actions=8))
         return made[-1]

@@ -5,7 +5,6 @@ import random
 import re
 
 import pytest
-from recordings import Replay
 
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import EnvironmentFault
@@ -14,6 +13,7 @@ from agentgym_envs.wordle.environment import MAX_GUESSES
 from agentgym_envs.wordle.served import make_served_environment
 from agentgym_envs.wordle.tasks import task_manifest
 from agentgym_envs.wordle.words import VOCABULARY, consistent, feedback, spaced
+from tests.envs.recordings import Replay
 
 MANIFEST = "359aff9c2412d4e84470ccaaa4ec9a8c058fa705a8fd8112f5b0019fc0074657"
 SERVED = make_served_environment()

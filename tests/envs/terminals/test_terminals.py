@@ -9,7 +9,6 @@ import subprocess
 import sys
 
 import pytest
-from serving import serving
 
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import EnvironmentFault, SetupError
@@ -28,9 +27,10 @@ from agentgym_envs.terminals.recipes import FAMILIES, PER_FAMILY, recipe_tasks
 from agentgym_envs.terminals.sandbox import Result
 from agentgym_envs.terminals.served import make_served_environment
 from agentgym_envs.terminals.tasks import File, task_manifest
+from tests.envs.serving import serving
 from tests.waiting import PATIENCE_S
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[3]
 MODULE = ENVIRONMENTS["terminals"].module
 MANIFEST = "88cc5fb3e03e9fd75cf247a6cb85211cc35dc12b5c16f1a6f31f0dc25685e923"
 TASKS = recipe_tasks()

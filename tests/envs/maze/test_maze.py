@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from recordings import Replay
 
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import EnvironmentFault
@@ -11,6 +10,7 @@ from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.maze.layout import CELLS, MOVES, describe, open_moves
 from agentgym_envs.maze.served import MAX_TURNS, make_served_environment
 from agentgym_envs.maze.tasks import GOAL, STARTS, all_tasks, task_manifest
+from tests.envs.recordings import Replay
 
 MANIFEST = "9baeaae40ea13c213d28032e7a527e94be2ec892e3a8ab3031a9edbb17696282"
 SERVED = make_served_environment()

@@ -12,8 +12,6 @@ import sys
 
 import psutil
 import pytest
-from make_task_table import task_table
-from recordings import Replay
 
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import EnvironmentFault, SetupError, SimulatorLost
@@ -24,11 +22,13 @@ from agentgym_envs.sciworld.jvm import Jvm, find_java
 from agentgym_envs.sciworld.served import REFUSAL, make_served_environment, read_action
 from agentgym_envs.sciworld.simulator import NOTHING_SAID, Simulator, shared_simulator
 from agentgym_envs.sciworld.tasks import TABLE, all_tasks, task_manifest
+from tests.envs.recordings import Replay
+from tests.envs.sciworld.make_task_table import task_table
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
-SOURCE = pathlib.Path(__file__).parents[2] / "envs"
+SOURCE = pathlib.Path(__file__).parents[3] / "envs"
 MANIFEST = "1ffe872ed651ec3f54d57fc3a956b7fa82347eef1f20d8a20aaca4234848bfb5"
 BOIL, FIND_ANIMAL, FIND_PLANT, PAINT = 0, 3836, 3537, 4168
 # Actions that open a bee hive and a door, after which the bees fly about at random.
