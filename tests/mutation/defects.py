@@ -259,7 +259,7 @@ DEFECTS = {
             # The maze penalises failure in the default mode, although only AgentGym's maze does so.
             ("failure_reward: float = 0\n", "failure_reward: float = -1.0\n"),
         ],
-        "envs/wordle/test_wordle.py": [
+        "envs/conformance/test_conformance.py": [
             # A negative index is accepted as a task.
             ("if not 0 <= data_idx < len(VOCABULARY):", "if not data_idx < len(VOCABULARY):"),
         ],

@@ -228,14 +228,6 @@ def test_an_invalid_action_earns_no_reward():
     assert Scoring().after_nothing(verdict) == START
 
 
-@pytest.mark.parametrize("call", ["step", "expert_action", "valid_actions", "render"])
-def test_requests_before_the_first_reset_are_errors(call):
-    arguments = ("turn left",) if call == "step" else ()
-    with pytest.raises(EnvironmentFault) as fault:
-        getattr(BabyAIEnvironment(), call)(*arguments)
-    assert fault.value.kind is ErrorKind.NOT_RESET
-
-
 def test_a_negative_index_is_an_unknown_task():
     with pytest.raises(EnvironmentFault, match="data_idx was -1") as fault:
         BabyAIEnvironment().reset(-1)

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from agentgym_envs.base.environment import SetupError
+from agentgym_envs.base.environment import EnvironmentFault, SetupError
+from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.base.served import load_environment
 from agentgym_envs.conformance import episodes, self_description, sessions, suite
 from agentgym_envs.conformance.subject import NotApplicable, Subject, Violation
@@ -124,6 +125,33 @@ def test_a_restored_episode_has_the_state_of_the_saved_one(name, compat):
     restored.restore(json.loads(json.dumps(saved.snapshot())))
     assert restored.state() == saved.state() != {}
     assert name == "textcraft" or restored.detail() == saved.detail()
+
+
+def refusal_of(ask):
+    with pytest.raises(EnvironmentFault) as caught:
+        ask()
+    return caught.value.kind
+
+
+@pytest.mark.parametrize(
+    ("name", "compat"),
+    [*[(name, False) for name in ("babyai", "maze", "searchqa", "wordle")],
+     ("maze", True), ("wordle", True)],
+)  # fmt: skip
+def test_questions_outside_of_an_episode_are_refused(name, compat, options_of):
+    served = load_environment(ENVIRONMENTS[name].module, options_of(name))
+    served.prepare()
+    environment = (served.compat_factory if compat else served.factory)()
+    questions = [environment.expert_action, environment.valid_actions, environment.snapshot]
+    if name == "babyai":
+        questions[2] = environment.render
+    assert [refusal_of(ask) for ask in questions] == [ErrorKind.NOT_RESET] * 3
+    result = environment.reset(1)
+    while not result.done:
+        action = environment.expert_action()
+        result = environment.step(action)
+    for ask in (environment.expert_action, lambda: environment.step(action)):
+        assert refusal_of(ask) is ErrorKind.FINISHED
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import sys
 
 import pytest
 
-from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import EnvironmentFault, SetupError
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.registry import ENVIRONMENTS
@@ -32,7 +31,6 @@ from tests.waiting import PATIENCE_S
 
 ROOT = pathlib.Path(__file__).parents[3]
 MODULE = ENVIRONMENTS["terminals"].module
-MANIFEST = "88cc5fb3e03e9fd75cf247a6cb85211cc35dc12b5c16f1a6f31f0dc25685e923"
 TASKS = recipe_tasks()
 # One task of each family, in the default tests.
 FIRST = range(0, len(TASKS), PER_FAMILY)
@@ -165,7 +163,6 @@ def test_tasks_are_distinct_and_have_these_splits():
     assert [task["split"] for task in tasks].count("test") == 40
     assert {task["group"] for task in tasks if task["split"] == "test"} == set(FAMILIES)
     assert len({(t.instruction, tuple(f.data for f in t.files.values())) for t in TASKS}) == 200
-    assert manifest.sha256(tasks) == MANIFEST
 
 
 def test_every_mistake_changes_an_answer():
@@ -384,9 +381,6 @@ def test_links_and_large_files_are_refused(tmp_path):
         read_folder(str(folder))
 
 
-def test_unknown_tasks_and_times_are_refused(environment):
-    with pytest.raises(EnvironmentFault) as caught:
-        environment.reset(len(TASKS))
-    assert caught.value.kind is ErrorKind.UNKNOWN_TASK
+def test_a_time_of_zero_is_refused():
     with pytest.raises(SetupError, match="command_seconds=0 must be above 0"):
         make_served_environment(command_seconds=0.0)
