@@ -154,6 +154,20 @@ def test_questions_outside_of_an_episode_are_refused(name, compat, options_of):
         assert refusal_of(ask) is ErrorKind.FINISHED
 
 
+# The host refuses unknown tasks as well, but other users of an environment have no host.
+@pytest.mark.parametrize("name", ["maze", "searchqa", "textcraft", "webshop", "wordle", *TOOLS])
+def test_an_environment_refuses_unknown_tasks_and_its_episode_continues(name, options_of):
+    served = load_environment(ENVIRONMENTS[name].module, options_of(name))
+    served.prepare()
+    environment = served.factory()
+    environment.reset(3)
+    state = environment.state()
+    for data_idx in (-1, served.spec.num_tasks, 10**30):
+        assert refusal_of(lambda i=data_idx: environment.reset(i)) is ErrorKind.UNKNOWN_TASK
+    assert environment.state() == state != {}
+    environment.step(environment.expert_action())
+
+
 @pytest.fixture
 def make_subject(tmp_path, monkeypatch, request):
     """Returns a function that makes a test subject from a Python expression with names of `broken`.

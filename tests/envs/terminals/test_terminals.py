@@ -381,6 +381,9 @@ def test_links_and_large_files_are_refused(tmp_path):
         read_folder(str(folder))
 
 
-def test_a_time_of_zero_is_refused():
+def test_unknown_tasks_and_times_are_refused(environment):
+    with pytest.raises(EnvironmentFault) as caught:
+        environment.reset(len(TASKS))
+    assert caught.value.kind is ErrorKind.UNKNOWN_TASK
     with pytest.raises(SetupError, match="command_seconds=0 must be above 0"):
         make_served_environment(command_seconds=0.0)
