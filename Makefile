@@ -30,4 +30,4 @@ lowest:
 	$(PYTHON) -m uv venv --clear $(LOWEST)
 	$(PYTHON) -m uv pip install -q --python $(LOWEST)/bin/python --resolution lowest-direct -e ".[dev]"
 	$(LOWEST)/bin/python -m agentgym_jax.train --config=configs/rl/bandit.py:smoke --workdir=$(LOWEST)/bandit
-	$(LOWEST)/bin/python -m pytest -n 0 -m "not slow" tests/learner tests/text tests/test_export.py tests/envs/test_server.py
+	$(LOWEST)/bin/python -m pytest -n 0 -m "not slow" tests/learner tests/text tests/test_export.py tests/envs/base/test_server.py

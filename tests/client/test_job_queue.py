@@ -7,28 +7,19 @@ from agentgym_jax.client.job_queue import JobQueue
 from tests.waiting import PATIENCE_S
 
 
-def test_a_delayed_job_does_not_block_later_jobs():
-    jobs = JobQueue()
-    jobs.put("late", delay_s=1e6)
-    jobs.put("first")
-    jobs.put("second")
-    assert [jobs.get(), jobs.get()] == ["first", "second"]
-
-
-def test_a_delayed_job_runs_once_its_delay_has_passed():
+def test_jobs_run_in_the_order_in_which_they_are_due():
     jobs = JobQueue()
     begin = time.monotonic()
+    jobs.put("never", delay_s=1e6)
     jobs.put("late", delay_s=0.2)
-    assert jobs.get() == "late"
+    jobs.put("first")
+    jobs.put("second")
+    assert [jobs.get(), jobs.get(), jobs.get()] == ["first", "second", "late"]
     assert time.monotonic() - begin >= 0.2
-
-
-def test_the_job_whose_delay_ends_first_runs_first():
-    jobs = JobQueue()
-    jobs.put("b", delay_s=1e6)
-    jobs.put("a", delay_s=0.05)
-    assert jobs.get() == "a"
-    assert jobs.take_all() == ["b"]
+    jobs.put("now")
+    assert jobs.take_all() == ["now", "never"]
+    jobs.end()
+    assert jobs.get() is None
 
 
 def test_an_ended_queue_returns_the_remaining_jobs_and_then_none():
@@ -49,12 +40,3 @@ def test_ending_the_queue_wakes_every_waiting_thread():
     for thread in threads:
         thread.join(PATIENCE_S)
     assert seen == [None] * 3
-
-
-def test_take_all_empties_the_queue():
-    jobs = JobQueue()
-    jobs.put("late", delay_s=9)
-    jobs.put("now")
-    assert jobs.take_all() == ["now", "late"]
-    jobs.end()
-    assert jobs.get() is None

@@ -15,10 +15,12 @@ CAPACITY = (503, {"error": "full", "type": "capacity"})
 BUSY = (503, {"error": "in use", "type": "busy"})
 
 
+def make_client(url, name="textcraft", step_timeout_s=PATIENCE_S):
+    return EnvClient(url, name, connect_timeout_s=PATIENCE_S, step_timeout_s=step_timeout_s)
+
+
 def make_pool(url, *, step_timeout_s=PATIENCE_S, **options):
-    client = EnvClient(
-        url, "textcraft", connect_timeout_s=PATIENCE_S, step_timeout_s=step_timeout_s
-    )
+    client = make_client(url, step_timeout_s=step_timeout_s)
     defaults = {"workers": 4, "max_idle_sessions": 8, "backoff_s": 0.01, "backoff_max_s": 0.05}
     defaults |= {"close_timeout_s": PATIENCE_S}
     return EnvPool({"textcraft": client}, **defaults | options)
@@ -41,18 +43,35 @@ def one(pool):
     return reply
 
 
+def start(pool, tickets):
+    """Starts a task of the same number for each ticket; returns the replies."""
+    for ticket in tickets:
+        pool.start(ticket, "textcraft", ticket)
+    return collect(pool, len(tickets))
+
+
+def begin(pool, data_idx):
+    """Starts a task for the ticket `t`; returns the first observation."""
+    pool.start("t", "textcraft", data_idx)
+    return one(pool).observation.text
+
+
+def step(pool, action):
+    """Makes a step for the ticket `t`; returns the observation."""
+    pool.step("t", action)
+    return one(pool).observation.text
+
+
 def test_every_ticket_plays_its_own_task(server):
     with make_pool(server.url) as pool:
-        for ticket in range(20):
-            pool.start(ticket, "textcraft", 100 + ticket)
-        starts = collect(pool, 20)
+        starts = start(pool, range(100, 120))
         assert all(reply.kind is ReplyKind.START for reply in starts.values())
         for turn in range(3):
-            for ticket in range(20):
+            for ticket in starts:
                 pool.step(ticket, f"a{turn}")
             steps = collect(pool, 20)
         for ticket, reply in steps.items():
-            assert reply.observation.text == f"task {100 + ticket}: a0,a1,a2"
+            assert reply.observation.text == f"task {ticket}: a0,a1,a2"
             assert reply.kind is ReplyKind.STEP
             assert reply.error is None
 
@@ -66,9 +85,7 @@ def test_slow_and_failing_calls_do_not_change_observations(server, world, drop):
         "/step": pauses,
     }
     with make_pool(server.url) as pool:
-        for ticket in range(12):
-            pool.start(ticket, "textcraft", ticket)
-        assert all(reply.error is None for reply in collect(pool, 12).values())
+        assert all(reply.error is None for reply in start(pool, range(12)).values())
         for turn in range(5):
             for ticket in range(12):
                 pool.step(ticket, f"a{turn}")
@@ -99,9 +116,7 @@ def test_sessions_start_in_parallel(server, world):
     all_have_come = threading.Barrier(4, timeout=PATIENCE_S)
     world.faults = {"/create": [all_have_come.wait] * 4, "/reset": [all_have_come.wait] * 4}
     with make_pool(server.url, workers=4) as pool:
-        for ticket in range(4):
-            pool.start(ticket, "textcraft", ticket)
-        collect(pool, 4)
+        start(pool, range(4))
 
 
 def test_start_and_poll_do_not_block(server, world):
@@ -124,10 +139,8 @@ def test_poll_returns_at_once_if_no_call_is_pending(server):
 def test_a_finished_session_is_reset_and_reused(server, world):
     with make_pool(server.url) as pool:
         for data_idx in range(5):
-            pool.start("t", "textcraft", data_idx)
-            assert one(pool).observation.text == f"task {data_idx}"
-            pool.step("t", "x")
-            assert one(pool).observation.text == f"task {data_idx}: x"
+            assert begin(pool, data_idx) == f"task {data_idx}"
+            assert step(pool, "x") == f"task {data_idx}: x"
             pool.finish("t")
         assert world.count("/create") == 1
         assert pool.open_sessions == 1
@@ -135,9 +148,7 @@ def test_a_finished_session_is_reset_and_reused(server, world):
 
 def test_idle_sessions_above_the_limit_are_closed(server, world):
     with make_pool(server.url, max_idle_sessions=2) as pool:
-        for ticket in range(5):
-            pool.start(ticket, "textcraft", ticket)
-        collect(pool, 5)
+        start(pool, range(5))
         for ticket in range(5):
             pool.finish(ticket)
         until(lambda: len(world.sessions) == 2)
@@ -146,19 +157,16 @@ def test_idle_sessions_above_the_limit_are_closed(server, world):
 
 def test_an_idle_session_that_expired_is_replaced_without_an_error(server, world):
     with make_pool(server.url) as pool:
-        pool.start("t", "textcraft", 0)
-        collect(pool, 1)
+        begin(pool, 0)
         pool.finish("t")
         world.sessions.clear()
-        pool.start("t", "textcraft", 1)
-        assert one(pool).observation.text == "task 1"
+        assert begin(pool, 1) == "task 1"
 
 
 @pytest.mark.parametrize("fault", ["drop", (500, b"no"), (200, {"error": "odd"}), (200, b"x")])
 def test_a_failed_step_is_reported_once_and_the_ticket_can_start_again(server, world, drop, fault):
     with make_pool(server.url) as pool:
-        pool.start("t", "textcraft", 5)
-        collect(pool, 1)
+        begin(pool, 5)
         world.faults = {"/step": [drop if fault == "drop" else fault]}
         pool.step("t", "x")
         reply = one(pool)
@@ -169,17 +177,14 @@ def test_a_failed_step_is_reported_once_and_the_ticket_can_start_again(server, w
         pool.step("t", "x")
         assert one(pool).error.cause is EnvCause.SESSION_LOST  # no request was made
         assert world.count("/step") == 1
-        pool.start("t", "textcraft", 5)
-        assert one(pool).observation.text == "task 5"
-        pool.step("t", "y")
-        assert one(pool).observation.text == "task 5: y"
+        assert begin(pool, 5) == "task 5"
+        assert step(pool, "y") == "task 5: y"
         until(lambda: 0 not in world.sessions)  # the failed session was closed
 
 
 def test_the_server_gets_the_number_of_every_request_in_its_episode(server, world):
     with make_pool(server.url) as pool:
-        pool.start("t", "textcraft", 5)
-        collect(pool, 1)
+        begin(pool, 5)
         # the server rejected the step with BUSY and did not execute it
         world.faults = {"/step": [BUSY, 0]}
         for _ in range(2):
@@ -199,11 +204,9 @@ def test_the_server_gets_the_number_of_every_request_in_its_episode(server, worl
 
 def test_a_busy_session_is_asked_again(server, world):
     with make_pool(server.url) as pool:
-        pool.start("t", "textcraft", 5)
-        collect(pool, 1)
+        begin(pool, 5)
         world.faults = {"/step": [BUSY, BUSY]}
-        pool.step("t", "x")
-        assert one(pool).observation.text == "task 5: x"
+        assert step(pool, "x") == "task 5: x"
         assert world.count("/step") == 3
 
 
@@ -245,8 +248,7 @@ def test_a_missing_task_is_not_retried(server, world):
 def test_a_ticket_that_is_finished_early_gives_no_reply_and_leaves_no_session(server, world):
     world.faults = {"/step": [0.2]}
     with make_pool(server.url, max_idle_sessions=0) as pool:
-        pool.start("t", "textcraft", 0)
-        collect(pool, 1)
+        begin(pool, 0)
         pool.step("t", "x")
         pool.finish("t")
         pool.start("t", "textcraft", 1)  # the same ticket, for another episode
@@ -348,9 +350,7 @@ def test_closing_during_calls_ends_every_session_and_thread(server, world):
     world.faults = {"/step": [0.3] * 3, "/create": [0, 0, 0, 0, 0, 0, 0.3, 0.3]}
     before = threading.active_count()
     pool = make_pool(server.url)
-    for ticket in range(6):
-        pool.start(ticket, "textcraft", ticket)
-    collect(pool, 6)
+    start(pool, range(6))
     pool.finish(0)
     for ticket in range(1, 4):
         pool.step(ticket, "x")
@@ -367,9 +367,7 @@ def test_closing_during_calls_ends_every_session_and_thread(server, world):
 
 def test_closing_ends_the_session_of_a_ticket_finished_while_queued(server, world):
     pool = make_pool(server.url, workers=1)
-    for ticket in range(2):
-        pool.start(ticket, "textcraft", ticket)
-    collect(pool, 2)
+    start(pool, range(2))
     world.faults = {"/step": [0.3]}
     pool.step(0, "x")
     until(lambda: world.count("/step") == 1)
@@ -383,9 +381,7 @@ def test_closing_ends_the_session_of_a_ticket_finished_while_queued(server, worl
 def test_closing_does_not_wait_forever_for_a_hanging_server(server, world):
     world.faults = {"/step": [1e6], "/close": [1e6] * 10}
     pool = make_pool(server.url, step_timeout_s=1e6, close_timeout_s=0.5)  # reached
-    for ticket in range(5):
-        pool.start(ticket, "textcraft", ticket)
-    collect(pool, 5)
+    start(pool, range(5))
     pool.step(0, "x")
     until(lambda: world.count("/step") == 1)
     pool.close()
@@ -393,8 +389,7 @@ def test_closing_does_not_wait_forever_for_a_hanging_server(server, world):
 
 def test_poll_raises_an_unexpected_error_of_a_worker(server):
     with make_pool(server.url) as pool:
-        pool.start("t", "textcraft", 0)
-        collect(pool, 1)
+        begin(pool, 0)
         pool.step("t", {1, 2})  # a set cannot be encoded as JSON
         with pytest.raises(RuntimeError, match="worker") as caught:
             pool.poll(PATIENCE_S)
@@ -402,13 +397,7 @@ def test_poll_raises_an_unexpected_error_of_a_worker(server):
 
 
 def test_two_environments_share_the_workers(server, world):
-    client = EnvClient(
-        server.url, "babyai", connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S
-    )
-    other = EnvClient(
-        server.url, "textcraft", connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S
-    )
-    clients = {"babyai": client, "textcraft": other}
+    clients = {name: make_client(server.url, name) for name in ("babyai", "textcraft")}
     with EnvPool(clients, workers=2, max_idle_sessions=1) as pool:
         pool.start(("t", 0), "textcraft", 1)
         pool.start(("b", 0), "babyai", 2)

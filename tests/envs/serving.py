@@ -12,6 +12,8 @@ from agentgym_envs.base.openenv.application import create_openenv_app
 from agentgym_envs.base.server import create_app
 from tests.waiting import PATIENCE_S
 
+DOOR = "tests.envs.base.door"  # the environment of most tests of servers
+
 OPTIONS = {
     "compat": False,
     "workers": 1,

@@ -1,10 +1,10 @@
 """Requests recorded from AgentGym's servers get the same answers from this project's servers."""
 
 import pytest
-from recordings import Replay, recorded_calls
 
 from agentgym_envs.base.served import load_environment
 from agentgym_envs.registry import ENVIRONMENTS
+from tests.envs.recordings import Replay, recorded_calls
 
 
 @pytest.mark.parametrize("name", ["maze", "wordle"])

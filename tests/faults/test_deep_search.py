@@ -10,7 +10,7 @@ import pytest
 
 from agentgym_envs.data_folder import VARIABLE
 from agentgym_jax.client.embedded import EmbeddedServers
-from tests.envs import topics
+from tests.envs.searchqa import topics
 from tests.faults.plays import ROUTES, assert_counted, play
 from tests.faults.proxy import Fault, FaultProxy, Schedule
 

@@ -3,7 +3,6 @@
 python all_jobs.py FOLDER
 """
 
-import dataclasses
 import json
 import pathlib
 import sys
@@ -46,8 +45,7 @@ class BrokenOnce(coin.Coin):
 
 def make_served_environment():
     """Returns the coin environment that fails once per even-numbered task."""
-    spec = dataclasses.replace(coin.SPEC, name="all_jobs")
-    return dataclasses.replace(coin.make_served_environment(spec), factory=BrokenOnce)
+    return coin.served("all_jobs", BrokenOnce)
 
 
 def tosses(start, stop, *groups):

@@ -1,12 +1,7 @@
 """An environment that any policy solves sometimes, to test training on successes."""
 
-import dataclasses
-
 from agentgym_envs.base.environment import Environment, StepResult
-from agentgym_envs.base.protocol import EnvironmentSpec
-from agentgym_envs.base.served import Answers, ResetBody, ServedEnvironment
-
-SPEC = EnvironmentSpec("coin", "1", "Call it.", "raw", 64, "0" * 64, 1)
+from agentgym_envs.base.served import standard_environment
 
 
 class Coin(Environment):
@@ -27,23 +22,18 @@ class Coin(Environment):
         return ["a", "b"]
 
 
-def make_served_environment(spec=SPEC):
-    return ServedEnvironment(
-        spec=spec,
-        banner="a coin",
-        factory=Coin,
-        compat_factory=Coin,
-        tasks=lambda: [{"data_idx": i, "split": "train"} for i in range(64)],
-        answers=Answers(
-            create=lambda session_id, first: {"id": session_id},
-            reset=lambda session_id, first: {"observation": first.observation},
-            step=dataclasses.asdict,
-            observation=lambda coin, last: "unseen" if last is None else last.observation,
-        ),
-        create_body=None,
-        reset_body=ResetBody,
-        resets_on_create=False,
-        compat_refused_when_done=frozenset({"step", "observation"}),
-        compat_not_reset="no toss yet",
-        compat_closed="coin {id} is lost",
+def served(name, factory=Coin):
+    """Returns an environment with the rules of the coin."""
+    return standard_environment(
+        factory,
+        [{"data_idx": i, "split": "train"} for i in range(64)],
+        name=name,
+        version="1",
+        instructions="Call it.",
+        max_turns=1,
+        action_format="raw",
     )
+
+
+def make_served_environment():
+    return served("coin")

@@ -14,11 +14,11 @@ from agentgym_jax.learner import stored_weights
 from agentgym_jax.models import sources
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
-from agentgym_jax.models.weights import save_hf
 from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from tests import fast_programs
 from tests.builders import decoder_config
+from tests.model_files import save_model
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -27,11 +27,9 @@ pytestmark = pytest.mark.slow
 
 def make_teacher(folder, tokenizer):
     """Writes a Hugging Face directory with random weights."""
-    tokenizer.save(folder / "tokenizer")
     config = decoder_config(vocab_size=tokenizer.vocab_size, max_position=4096)
     params = Policy(config).init(jax.random.key(7))
-    save_hf(params, config, folder / "model", dtype="float32", tokenizer_files=folder / "tokenizer")
-    return folder / "model"
+    return save_model(folder, params, config, tokenizer=tokenizer)
 
 
 def run(folder, teacher):

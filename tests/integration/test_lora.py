@@ -14,11 +14,11 @@ from agentgym_jax.export import export, export_adapters
 from agentgym_jax.learner import stored_weights
 from agentgym_jax.models import sources
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.models.weights import save_hf
 from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from tests import fast_programs
 from tests.builders import decoder_config
+from tests.model_files import save_random_model
 
 ROOT = pathlib.Path(__file__).parents[2]
 RUNS = ("agentevol", "dpo", "mixture", "mixture unmerged", "ppo", "reinforce")
@@ -29,19 +29,8 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
     """Returns the Hugging Face directory of the frozen weights."""
-    folder = tmp_path_factory.mktemp("base")
-    tokenizer = byte_tokenizer()
-    tokenizer.save(folder / "tokenizer")
-    config = decoder_config(vocab_size=tokenizer.vocab_size, max_position=4096)
-    params = Policy(config).init(jax.random.key(7))
-    save_hf(
-        params,
-        config,
-        folder / "model",
-        dtype="float32",
-        tokenizer_files=folder / "tokenizer",
-    )
-    return folder / "model"
+    config = decoder_config(vocab_size=byte_tokenizer().vocab_size, max_position=4096)
+    return save_random_model(tmp_path_factory.mktemp("base"), config, seed=7)
 
 
 @pytest.fixture(scope="module")

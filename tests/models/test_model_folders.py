@@ -4,7 +4,6 @@ import functools
 import json
 import shutil
 
-import jax
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -13,34 +12,22 @@ import agentgym_jax
 from agentgym_jax.config.model import ModelSettings, resolve_source
 from agentgym_jax.export import export
 from agentgym_jax.jobs.serving import load_model
-from agentgym_jax.models import peft_files, sources
-from agentgym_jax.models.lora import Adapters
+from agentgym_jax.models import sources
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import save_hf
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import byte_tokenizer, load_tokenizer
 from tests.builders import decoder_config
+from tests.model_files import save_model_and_adapters, zeros
 
 CONFIG = decoder_config(vocab_size=byte_tokenizer().vocab_size, max_position=64)
-
-
-def zeros(network):
-    """Returns weights of the right shapes."""
-    return jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), network.abstract_params())
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """Returns a folder with a model, `base`, and with adapters of it, `peft`."""
     path = tmp_path_factory.mktemp("models")
-    policy = Policy(CONFIG)
-    params = zeros(policy)
-    byte_tokenizer().save(path / "tokenizer")
-    save_hf(params, CONFIG, path / "base", dtype="float32", tokenizer_files=path / "tokenizer")
-    adapters = Adapters(policy.abstract_params(), policy.logical_axes(), 2, 4.0, ("q", "down"))
-    weights = zeros(adapters)
-    (path / "peft").mkdir()
-    peft_files.save(path / "peft", adapters, weights, base=str(path / "base"), dtype="float32")
+    save_model_and_adapters(path, CONFIG)
     return path
 
 

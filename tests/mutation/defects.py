@@ -221,7 +221,7 @@ DEFECTS = {
         ],
     },
     "servers": {
-        "envs/test_request_ids.py": [
+        "envs/base/test_request_ids.py": [
             # A request number is accepted although earlier numbers are missing.
             ("request_id.number == last.number + 1", "request_id.number > last.number"),
             # A repeated step is executed twice.
@@ -230,7 +230,7 @@ DEFECTS = {
                 "if is_stateful and is_repeated(None, session.last_request):",
             ),
         ],
-        "envs/test_sessions.py": [
+        "envs/base/test_sessions.py": [
             # Sessions that are still starting are not included in the capacity.
             (
                 "len(self._sessions) + self._starting >= self.capacity",
@@ -244,7 +244,7 @@ DEFECTS = {
             # The maximum length of a session's history is ten times too high.
             ("if len(self.history) > MAX_HISTORY:", "if len(self.history) > 10 * MAX_HISTORY:"),
         ],
-        "envs/test_textcraft.py": [
+        "envs/textcraft/test_textcraft.py": [
             # A multiple of a recipe's output count is accepted, but the recipe is executed only once.
             (
                 "if typed is not None and typed != recipe.count:",
@@ -255,15 +255,15 @@ DEFECTS = {
             # The F1 score equals the precision.
             ("return 2 * common / (len(given) + len(expected))", "return common / len(given)"),
         ],
-        "envs/test_maze.py": [
+        "envs/maze/test_maze.py": [
             # The maze penalises failure in the default mode, although only AgentGym's maze does so.
             ("failure_reward: float = 0\n", "failure_reward: float = -1.0\n"),
         ],
-        "envs/test_wordle.py": [
+        "envs/conformance/test_conformance.py": [
             # A negative index is accepted as a task.
             ("if not 0 <= data_idx < len(VOCABULARY):", "if not data_idx < len(VOCABULARY):"),
         ],
-        "envs/test_tool_environments.py": [
+        "envs/tools/test_tool_environments.py": [
             # The sessions of one task share their to-do lists.
             (
                 "self._projects, self._tasks = copy.deepcopy((projects, tasks))",

@@ -7,7 +7,6 @@ import json
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 import threading
 import urllib.error
@@ -259,14 +258,6 @@ def two_at_once(task):
             raise AssertionError("the answer is ambiguous")
         task.act(f"{texts[0]}!", response_id=first["id"])
     return {"reward": 0.0, "success": texts[0] != texts[1]}
-
-
-def with_child(task):
-    """Writes its process number and that of a child to the file PIDS, and waits."""
-    ask(task, [user("hello")])
-    child = subprocess.Popen(["sleep", "300"])
-    pathlib.Path(os.environ["PIDS"]).write_text(f"{os.getpid()} {child.pid}")
-    child.wait()
 
 
 if __name__ == "__main__":

@@ -1,12 +1,7 @@
 """An environment of two turns that only the first action decides, so that its values are known."""
 
-import dataclasses
-
 from agentgym_envs.base.environment import Environment, StepResult
-from agentgym_envs.base.protocol import EnvironmentSpec
-from agentgym_envs.base.served import Answers, ResetBody, ServedEnvironment
-
-SPEC = EnvironmentSpec("two_turns", "1", "Say win.", "raw", 64, "0" * 64, 1)
+from agentgym_envs.base.served import standard_environment
 
 
 class TwoTurns(Environment):
@@ -35,22 +30,12 @@ class TwoTurns(Environment):
 
 
 def make_served_environment():
-    return ServedEnvironment(
-        spec=SPEC,
-        banner="two turns",
-        factory=TwoTurns,
-        compat_factory=TwoTurns,
-        tasks=lambda: [{"data_idx": i, "split": "train"} for i in range(64)],
-        answers=Answers(
-            create=lambda session_id, first: {"id": session_id},
-            reset=lambda session_id, first: {"observation": first.observation},
-            step=dataclasses.asdict,
-            observation=lambda env, last: "unseen" if last is None else last.observation,
-        ),
-        create_body=None,
-        reset_body=ResetBody,
-        resets_on_create=False,
-        compat_refused_when_done=frozenset({"step", "observation"}),
-        compat_not_reset="not reset yet",
-        compat_closed="session {id} is lost",
+    return standard_environment(
+        TwoTurns,
+        [{"data_idx": i, "split": "train"} for i in range(64)],
+        name="two_turns",
+        version="1",
+        instructions="Say win.",
+        max_turns=1,
+        action_format="raw",
     )

@@ -27,7 +27,7 @@ from agentgym_jax.text.tokenizer import byte_tokenizer
 from tests.waiting import PATIENCE_S
 
 FOLDER = pathlib.Path(__file__).parents[1] / "text" / "templates"
-ODD = FOLDER.parents[1] / "envs" / "odd_mcp_server.py"
+ODD = FOLDER.parents[1] / "envs" / "mcp" / "odd_server.py"
 QWEN = (FOLDER / "qwen25_tools_like.jinja").read_text().rstrip("\n")
 # A template that refuses results without a call, and calls without an id of nine characters.
 STRICT = (

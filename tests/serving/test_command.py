@@ -7,13 +7,11 @@ import subprocess
 import sys
 
 import httpx
-import jax
 import pytest
 
-from agentgym_jax.models.policy import Policy
-from agentgym_jax.models.weights import save_hf
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from tests.builders import decoder_config
+from tests.model_files import save_random_model
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -21,21 +19,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """Returns a Hugging Face directory with a tiny model."""
-    folder = tmp_path_factory.mktemp("model")
-    tokenizer = byte_tokenizer()
-    tokenizer.save(folder / "tokenizer")
-    config = decoder_config(vocab_size=tokenizer.vocab_size, rope_theta=10000.0)
-    params = Policy(config).init(jax.random.key(0))
-    save_hf(
-        params,
-        config,
-        folder / "hf",
-        dtype="float32",
-        tokenizer_files=folder / "tokenizer",
-        as_llama=False,
-        overwrite=False,
-    )
-    return folder / "hf"
+    config = decoder_config(vocab_size=byte_tokenizer().vocab_size, rope_theta=10000.0)
+    return save_random_model(tmp_path_factory.mktemp("model"), config)
 
 
 def start(*flags, **environ):

@@ -4,18 +4,15 @@ import numpy as np
 import pytest
 
 from agentgym_jax import ConfigError, load_policy
-from agentgym_jax.models.weights import save_hf
 from agentgym_jax.serving.requests import NotServingError, RequestError
+from tests.model_files import save_model
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory, policy, params, tokenizer):
     """Returns a Hugging Face directory with a tiny model."""
     folder = tmp_path_factory.mktemp("model")
-    tokenizer.save(folder / "tokenizer")
-    target = folder / "hf"
-    save_hf(params, policy.config, target, dtype="float32", tokenizer_files=folder / "tokenizer")
-    return target
+    return save_model(folder, params, policy.config, tokenizer=tokenizer)
 
 
 @pytest.fixture(scope="module")

@@ -2,18 +2,16 @@
 
 import contextlib
 
-import jax
 import pytest
 
 from agentgym_jax.jobs.serving import load_model
 from agentgym_jax.jobs.training_server import LocalBackend
-from agentgym_jax.models.policy import Policy
-from agentgym_jax.models.weights import save_hf
 from agentgym_jax.serving.http_server import HttpServer
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.training_api.training_app import make_app
 from agentgym_jax.training_api.training_service import Service
 from tests.builders import tiny_policy
+from tests.model_files import save_random_model
 from tests.training_api.client import Client
 
 CONTEXT = 64
@@ -22,20 +20,8 @@ CONTEXT = 64
 @pytest.fixture(scope="session")
 def base(tmp_path_factory):
     """Returns a Hugging Face directory with a tiny model."""
-    folder = tmp_path_factory.mktemp("base")
-    tokenizer = byte_tokenizer()
-    tokenizer.save(folder / "tokenizer")
-    config = tiny_policy(tokenizer).config
-    save_hf(
-        Policy(config).init(jax.random.key(0)),
-        config,
-        folder / "hf",
-        dtype="float32",
-        tokenizer_files=folder / "tokenizer",
-        as_llama=False,
-        overwrite=False,
-    )
-    return str(folder / "hf")
+    config = tiny_policy(byte_tokenizer()).config
+    return str(save_random_model(tmp_path_factory.mktemp("base"), config))
 
 
 @contextlib.contextmanager

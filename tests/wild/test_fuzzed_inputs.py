@@ -10,23 +10,18 @@ import json
 import shutil
 
 import hypothesis
-import jax
-import numpy as np
 import pytest
 from hypothesis import strategies as st
 
 from agentgym_jax.config.sections import ConfigError, plain
 from agentgym_jax.jobs import evaluation
 from agentgym_jax.jobs.serving import load_model
-from agentgym_jax.models import peft_files
-from agentgym_jax.models.lora import Adapters
-from agentgym_jax.models.policy import Policy
-from agentgym_jax.models.weights import save_hf
 from agentgym_jax.rl import rl_config as rl
 from agentgym_jax.supervised import agentevol, dpo, sft
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from tests.builders import decoder_config
 from tests.examples import fixed
+from tests.model_files import save_model_and_adapters
 
 DELETED = object()
 JUNK = [
@@ -79,34 +74,12 @@ def check_line(error, *words):
     assert any(word in text for word in words), text
 
 
-def zeros(network):
-    """Returns weights of the right shapes."""
-    return jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), network.abstract_params())
-
-
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """Returns a folder with a model of several files, `base`, and with adapters of it, `peft`."""
     path = tmp_path_factory.mktemp("fuzzed")
-    policy = Policy(decoder_config(vocab_size=byte_tokenizer().vocab_size, num_layers=1))
-    byte_tokenizer().save(path / "tokenizer")
-    save_hf(
-        zeros(policy),
-        policy.config,
-        path / "base",
-        dtype="float32",
-        tokenizer_files=path / "tokenizer",
-        max_shard_bytes=20_000,
-    )
-    adapters = Adapters(policy.abstract_params(), policy.logical_axes(), 2, 4.0, ("q", "down"))
-    (path / "peft").mkdir()
-    peft_files.save(
-        path / "peft",
-        adapters,
-        zeros(adapters),
-        base=str(path / "base"),
-        dtype="float32",
-    )
+    config = decoder_config(vocab_size=byte_tokenizer().vocab_size, num_layers=1)
+    save_model_and_adapters(path, config, max_shard_bytes=20_000)
     return path
 
 

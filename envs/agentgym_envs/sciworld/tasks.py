@@ -2,7 +2,7 @@
 
 The tasks are AgentGym's (arXiv:2406.04151): 23 of ScienceWorld's 30 task types with every
 variation, in ScienceWorld's order. `task_table.json` contains their names, numbers of variations
-and official sets. `python tests/envs/make_task_table.py` reads them from the simulator.
+and official sets. `python tests/envs/sciworld/make_task_table.py` reads them from the simulator.
 """
 
 import dataclasses

@@ -6,7 +6,7 @@ from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.textcraft.recipes import Recipe, World, to_id, to_name
 
-# No goal needs more than this many units of a raw item (tests/envs/test_textcraft.py).
+# No goal needs more than this many units of a raw item (tests/envs/textcraft/test_textcraft.py).
 MAX_GET = 1000
 # Below the limit of 4300 digits, above which int() raises an error.
 _MAX_DIGITS = 4000

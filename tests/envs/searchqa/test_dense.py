@@ -6,7 +6,8 @@ import re
 
 import numpy as np
 import pytest
-import topics
+
+from tests.envs.searchqa import topics
 
 for package in ("jax", "safetensors", "tokenizers"):
     pytest.importorskip(package, reason="the dense engine needs jax, safetensors and tokenizers")

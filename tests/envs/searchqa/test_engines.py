@@ -10,12 +10,12 @@ import time
 
 import numpy as np
 import pytest
-import topics
 
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.searchqa.building import fingerprint
 from agentgym_envs.searchqa.engines.corpus_file import Corpus
 from agentgym_envs.searchqa.library import Library, index_of
+from tests.envs.searchqa import topics
 
 for package in ("bm25s", "numba", "Stemmer", "tantivy"):
     pytest.importorskip(package, reason='engines need: pip install -e ".[search]"')

@@ -8,12 +8,12 @@ import sys
 
 import psutil
 import pytest
-import topics
 
 from agentgym_envs.base.environment import EnvironmentFault, SetupError
 from agentgym_envs.data_folder import VARIABLE
 from agentgym_envs.searchqa import program_child, programs, texts
 from agentgym_envs.searchqa.served import make_served_environment
+from tests.envs.searchqa import topics
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs need Linux")

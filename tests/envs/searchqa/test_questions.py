@@ -3,12 +3,12 @@
 import json
 
 import pytest
-import topics
 
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.searchqa import flashrag
 from agentgym_envs.searchqa.questions import import_questions
+from tests.envs.searchqa import topics
 
 
 def rows(name, count):

@@ -8,13 +8,13 @@ import sys
 
 import httpx
 import pytest
-import topics
 
 from agentgym_envs.base.environment import EnvironmentFault, SetupError
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.data_folder import VARIABLE
 from agentgym_envs.searchqa.remote import TOKEN_VARIABLE, RetrieverClient, token_of_environment
 from agentgym_envs.searchqa.retriever import main
+from tests.envs.searchqa import topics
 from tests.fake_server import DROP
 from tests.fake_server import serving as serving_fake
 from tests.waiting import PATIENCE_S

@@ -5,7 +5,7 @@ import dataclasses
 import os
 import pathlib
 
-import browser_pages
+from tests.envs.webarena import browser_pages
 
 
 def write(word):

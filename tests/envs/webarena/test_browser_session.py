@@ -28,9 +28,8 @@ try:
 except SetupError as error:
     pytest.skip(str(error), allow_module_level=True)
 
-from browser_pages import make_served_environment, number, reach
-
 from agentgym_envs.webarena.browser.process import BrowserProcess
+from tests.envs.webarena.browser_pages import make_served_environment, number, reach
 
 pytestmark = pytest.mark.slow
 

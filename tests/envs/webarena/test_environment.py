@@ -18,12 +18,11 @@ try:
 except SetupError as error:
     pytest.skip(str(error), allow_module_level=True)
 
-import browser_pages
-from browser_pages import number
-from serving import serving
-
 from agentgym_envs.webarena.browser.process import BrowserProcess
 from agentgym_envs.webarena.environment import WebArenaEnvironment
+from tests.envs.serving import serving
+from tests.envs.webarena import browser_pages
+from tests.envs.webarena.browser_pages import number
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -212,7 +211,7 @@ def kill_browser(process):
 
 
 def test_the_server_has_the_routes_and_bodies_of_agentgym():
-    with serving("browser_pages", capacity=2) as client:
+    with serving("tests.envs.webarena.browser_pages", capacity=2) as client:
         assert client.get("/").json() == "ok"
         created = client.post("/create").json()
         assert created == {"env_idx": 0}
@@ -237,7 +236,7 @@ def test_the_server_has_the_routes_and_bodies_of_agentgym():
 
 
 def test_a_server_whose_browser_is_killed_continues_the_same_episode():
-    with serving("browser_pages", step_seconds=60.0) as client:
+    with serving("tests.envs.webarena.browser_pages", step_seconds=60.0) as client:
         client.post("/create")
         client.post("/reset", json={"env_idx": 0, "idx": 1})
         assert "heading 'Teapot'" in step(client, "click [14]")["observation"]
@@ -276,7 +275,7 @@ def kill_a_child_of_this_process():
 def test_shared_resources_start_before_all_workers_and_end_after_them(tmp_path, monkeypatch):
     log = tmp_path / "log"
     monkeypatch.setenv("SHARED_LOG", str(log))
-    with serving("shared_log", workers=2):
+    with serving("tests.envs.webarena.shared_log", workers=2):
         assert log.read_text().splitlines() == ["begin", "worker", "worker"]
     assert log.read_text().splitlines() == ["begin", "worker", "worker", "end"]
 

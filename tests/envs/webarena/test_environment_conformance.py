@@ -19,6 +19,8 @@ except SetupError as error:
 
 def test_web_navigation_has_every_property():
     report = []
-    status = suite.run("browser_pages", compat=False, tasks=1, actions=3, write=report.append)
+    status = suite.run(
+        "tests.envs.webarena.browser_pages", compat=False, tasks=1, actions=3, write=report.append
+    )
     assert status == 0, "".join(report)
     assert "".join(report).count(" ok") == len(suite.PROPERTIES)

@@ -10,9 +10,6 @@ import pytest
 
 pytest.importorskip("playwright", reason='pip install -e ".[web]"')
 
-import login_forms  # noqa: E402
-from login_forms import BASES, PASSWORD, USERNAME  # noqa: E402
-
 from agentgym_envs.base.environment import EnvironmentFault, SetupError  # noqa: E402
 from agentgym_envs.webarena import login  # noqa: E402
 from agentgym_envs.webarena.browser.background import Background  # noqa: E402
@@ -29,6 +26,8 @@ from agentgym_envs.webarena.login import (  # noqa: E402
     cookies_of,
     is_logged_in,
 )
+from tests.envs.webarena import login_forms  # noqa: E402
+from tests.envs.webarena.login_forms import BASES, PASSWORD, USERNAME  # noqa: E402
 from tests.fake_server import serving  # noqa: E402
 
 pytestmark = pytest.mark.slow

@@ -6,16 +6,15 @@ import subprocess
 import sys
 
 import pytest
-from serving import serving
 
 from agentgym_envs.babyai import levels
 from agentgym_envs.babyai.environment import BabyAIEnvironment
-from agentgym_envs.babyai.served import make_served_environment, tasks
+from agentgym_envs.babyai.served import tasks
+from tests.envs.serving import serving
 
 # Digest of the first observations of the 40 levels with seed 0. If it changes, the published item
 # ids name other worlds or texts, and new results cannot be compared with earlier ones.
 FIRST_OBSERVATIONS = "1dc4977dd8550e6e00d79491b80a594a840074ff020d121dc60a32f140451f56"
-MANIFEST = "f9403487ed7a0e8b88823caf817f60124785c14ce8b10e031929602c225f9dc0"
 
 
 def test_consecutive_indices_have_different_levels_and_then_the_next_seed():
@@ -59,10 +58,6 @@ def test_the_families_are_the_sub_tasks_of_the_paper():
     assert levels.FAMILIES.count("GoTo") == 11
     for family in ("ActionObjDoor", "FindObjS7", "OneRoomS20", "SynthLoc"):
         assert levels.FAMILIES.count(family) == 1
-
-
-def test_the_task_manifest_has_not_changed():
-    assert make_served_environment().spec.manifest_sha256 == MANIFEST
 
 
 def test_the_first_observations_of_the_tasks_have_not_changed():

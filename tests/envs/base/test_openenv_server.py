@@ -10,8 +10,6 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from door import SPEC
-from serving import serving_openenv
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -22,6 +20,8 @@ from agentgym_envs.base.openenv import application, messages
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.base.served import load_environment
 from agentgym_envs.registry import ENVIRONMENTS
+from tests.envs.base.door import SPEC
+from tests.envs.serving import DOOR, serving_openenv
 from tests.waiting import PATIENCE_S
 
 
@@ -59,7 +59,7 @@ def session(server):
 
 @pytest.fixture(scope="module")
 def server():
-    with serving_openenv("door", capacity=50) as client:
+    with serving_openenv(DOOR, capacity=50) as client:
         yield client
 
 
@@ -186,7 +186,7 @@ def test_an_unknown_task_is_a_typed_error(session, data):
 
 
 # TextCraft's sessions start with a task, as at AgentGym.
-@pytest.mark.parametrize("module", ["door", ENVIRONMENTS["textcraft"].module])
+@pytest.mark.parametrize("module", [DOOR, ENVIRONMENTS["textcraft"].module])
 def test_a_step_needs_a_reset(module):
     with serving_openenv(module) as client, connected(client) as websocket:
         session = Session(websocket)
@@ -208,7 +208,7 @@ def test_a_simulator_that_fails_costs_one_episode(session):
 
 
 def test_a_worker_that_dies_is_replaced_and_the_other_sessions_continue():
-    with serving_openenv("door") as client:
+    with serving_openenv(DOOR) as client:
         with connected(client) as one, connected(client) as two:
             first, second = Session(one), Session(two)
             first.reset(data_idx=1)
@@ -220,7 +220,7 @@ def test_a_worker_that_dies_is_replaced_and_the_other_sessions_continue():
 
 
 def test_a_full_server_says_so_and_closes_the_connection():
-    with serving_openenv("door", capacity=1) as client:
+    with serving_openenv(DOOR, capacity=1) as client:
         with connected(client) as first:
             assert Session(first).reset(data_idx=0)["done"] is False
             with connected(client) as second:
@@ -250,7 +250,7 @@ def retried_reset(client):
 
 @pytest.mark.parametrize("farewell", ["close message", "close frame", "broken connection"])
 def test_the_end_of_a_connection_releases_its_session(farewell):
-    with serving_openenv("door", capacity=1) as client:
+    with serving_openenv(DOOR, capacity=1) as client:
         for _ in range(100 if farewell == "broken connection" else 3):
             assert retried_reset(client)["done"] is False
             websocket = connected(client).__enter__()
@@ -268,7 +268,7 @@ def test_the_end_of_a_connection_releases_its_session(farewell):
 
 
 def test_a_silent_connection_is_closed():
-    with serving_openenv("door", idle_seconds=0.3) as client:
+    with serving_openenv(DOOR, idle_seconds=0.3) as client:
         with connected(client) as websocket:
             Session(websocket).reset(data_idx=0)
             with pytest.raises(ConnectionClosed):
@@ -355,7 +355,7 @@ def test_a_reset_over_http_uses_no_session_for_longer(server):
 
 
 def test_pages_of_other_sites_and_clients_without_the_token_are_refused():
-    with serving_openenv("door", token="s3cret") as client:
+    with serving_openenv(DOOR, token="s3cret") as client:
         assert client.get("/metadata").status_code == 401
         right = {"Authorization": "Bearer s3cret"}
         assert client.get("/metadata", headers=right).status_code == 200

@@ -21,7 +21,7 @@ from agentgym_envs.registry import ENVIRONMENTS
 from tests.waiting import PATIENCE_S, until
 
 MODULE = ENVIRONMENTS["mcp"].module
-ODD = shlex.join([sys.executable, str(pathlib.Path(__file__).parent / "odd_mcp_server.py")])
+ODD = shlex.join([sys.executable, str(pathlib.Path(__file__).parent / "odd_server.py")])
 ROW = {"instruction": "Do it.", "answer": "done"}
 
 

@@ -5,7 +5,6 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from serving import serving
 
 from agentgym_envs.__main__ import main
 from agentgym_envs.base import options
@@ -15,8 +14,9 @@ from agentgym_envs.base.served import load_environment
 from agentgym_envs.conformance.subject import Subject
 from agentgym_jax.client.embedded import option_arguments
 from agentgym_jax.client.in_process import in_process_servers
+from tests.envs.serving import serving
 
-MODULE = "parrot"  # an environment whose answers contain its own options
+MODULE = "tests.envs.base.parrot"  # an environment whose answers contain its own options
 
 
 def make_served_environment(
@@ -75,7 +75,7 @@ def test_options_of_a_config_round_trip_through_a_command_line(chosen):
 
 def test_an_environment_without_options_refuses_every_option():
     with pytest.raises(SetupError, match="its options and defaults: none at all"):
-        load_environment("door", {"engine": "x"})
+        load_environment("tests.envs.base.door", {"engine": "x"})
 
 
 def test_a_server_passes_its_options_to_its_workers():

@@ -7,23 +7,23 @@ import socket
 import time
 
 import pytest
-from door import SPEC
-from serving import serving
 
 from agentgym_envs.base.host import MAX_ACTION_CHARACTERS
 from agentgym_envs.base.protocol import STATUS, ErrorKind
+from tests.envs.base.door import SPEC
+from tests.envs.serving import DOOR, serving
 from tests.waiting import PATIENCE_S, until
 
 
 @pytest.fixture(scope="module")
 def server():
-    with serving("door", capacity=500) as client:
+    with serving(DOOR, capacity=500) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def compat_server():
-    with serving("door", compat=True, capacity=500) as client:
+    with serving(DOOR, compat=True, capacity=500) as client:
         yield client
 
 
@@ -115,7 +115,7 @@ def test_an_extra_step_route_takes_a_step_and_has_its_own_answer_format(server):
 
 
 def test_sessions_are_limited():
-    with serving("door", capacity=2) as client:
+    with serving(DOOR, capacity=2) as client:
         first, _ = started(client), started(client)
         assert_error(client.post("/create"), ErrorKind.CAPACITY)
         client.post("/close", json={"id": first})
@@ -134,7 +134,7 @@ def test_steps_on_one_session_are_serialised(server):
 
 
 def test_idle_sessions_expire_without_a_request():
-    with serving("door", idle_seconds=0.3) as client:
+    with serving(DOOR, idle_seconds=0.3) as client:
         session_id = client.post("/create").json()["id"]
         until(lambda: not client.get("/health").json()["sessions"])
         answer = client.get("/observation", params={"id": session_id})
@@ -194,7 +194,7 @@ def test_an_invalid_query_is_refused(server, session_id):
 
 
 def test_a_long_action_is_refused():
-    with serving("door", max_body_bytes=10**6) as client:
+    with serving(DOOR, max_body_bytes=10**6) as client:
         step = {"id": started(client), "action": "x" * (MAX_ACTION_CHARACTERS + 1)}
         assert_error(client.post("/step", json=step), ErrorKind.INVALID_REQUEST)
 
@@ -215,7 +215,7 @@ def test_a_chunked_body_below_the_limit_is_accepted(server):
 
 
 def test_every_route_requires_the_token():
-    with serving("door", token="s3cret") as client:
+    with serving(DOOR, token="s3cret") as client:
         for headers in ({}, {"authorization": "Bearer s3cre"}, {"authorization": "Basic s3cret"}):
             assert_error(client.get("/spec", headers=headers), ErrorKind.UNAUTHORIZED)
             assert_error(client.post("/create", headers=headers), ErrorKind.UNAUTHORIZED)
@@ -254,7 +254,7 @@ def test_compat_mode_distinguishes_closed_sessions_from_unknown_ones(compat_serv
 
 
 def test_path_prefix_task_field_and_create_body_can_be_set():
-    with serving("cellar") as client:
+    with serving("tests.envs.base.cellar") as client:
         assert client.get("/cellar/").json() == "a door"
         assert client.get("/spec").json() == client.get("/cellar/spec").json()
         assert_error(client.post("/cellar/create"), ErrorKind.INVALID_REQUEST)

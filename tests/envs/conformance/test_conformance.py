@@ -3,16 +3,17 @@
 import json
 import re
 
-import broken
 import pytest
-import topics
 
-from agentgym_envs.base.environment import SetupError
+from agentgym_envs.base.environment import EnvironmentFault, SetupError
+from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.base.served import load_environment
 from agentgym_envs.conformance import episodes, self_description, sessions, suite
 from agentgym_envs.conformance.subject import NotApplicable, Subject, Violation
 from agentgym_envs.data_folder import VARIABLE
 from agentgym_envs.registry import ENVIRONMENTS
+from tests.envs.conformance import broken
+from tests.envs.searchqa import topics
 
 # Numbers of (tasks, actions per task) where the default (4, 10) is too slow: starting a
 # ScienceWorld task takes half a second. The tool environments have a test of all tasks.
@@ -126,6 +127,47 @@ def test_a_restored_episode_has_the_state_of_the_saved_one(name, compat):
     assert name == "textcraft" or restored.detail() == saved.detail()
 
 
+def refusal_of(ask):
+    with pytest.raises(EnvironmentFault) as caught:
+        ask()
+    return caught.value.kind
+
+
+@pytest.mark.parametrize(
+    ("name", "compat"),
+    [*[(name, False) for name in ("babyai", "maze", "searchqa", "wordle")],
+     ("maze", True), ("wordle", True)],
+)  # fmt: skip
+def test_questions_outside_of_an_episode_are_refused(name, compat, options_of):
+    served = load_environment(ENVIRONMENTS[name].module, options_of(name))
+    served.prepare()
+    environment = (served.compat_factory if compat else served.factory)()
+    questions = [environment.expert_action, environment.valid_actions, environment.snapshot]
+    if name == "babyai":
+        questions[2] = environment.render
+    assert [refusal_of(ask) for ask in questions] == [ErrorKind.NOT_RESET] * 3
+    result = environment.reset(1)
+    while not result.done:
+        action = environment.expert_action()
+        result = environment.step(action)
+    for ask in (environment.expert_action, lambda: environment.step(action)):
+        assert refusal_of(ask) is ErrorKind.FINISHED
+
+
+# The host refuses unknown tasks as well, but other users of an environment have no host.
+@pytest.mark.parametrize("name", ["maze", "searchqa", "textcraft", "webshop", "wordle", *TOOLS])
+def test_an_environment_refuses_unknown_tasks_and_its_episode_continues(name, options_of):
+    served = load_environment(ENVIRONMENTS[name].module, options_of(name))
+    served.prepare()
+    environment = served.factory()
+    environment.reset(3)
+    state = environment.state()
+    for data_idx in (-1, served.spec.num_tasks, 10**30):
+        assert refusal_of(lambda i=data_idx: environment.reset(i)) is ErrorKind.UNKNOWN_TASK
+    assert environment.state() == state != {}
+    environment.step(environment.expert_action())
+
+
 @pytest.fixture
 def make_subject(tmp_path, monkeypatch, request):
     """Returns a function that makes a test subject from a Python expression with names of `broken`.
@@ -137,9 +179,7 @@ def make_subject(tmp_path, monkeypatch, request):
 
     def make(expression, compat=False):
         name = f"case_{abs(hash(request.node.name))}_{len(made)}"
-        text = (
-            f"from broken import *\n\n\ndef make_served_environment():\n    return {expression}\n"
-        )
+        text = f"from tests.envs.conformance.broken import *\n\n\ndef make_served_environment():\n    return {expression}\n"
         (tmp_path / f"{name}.py").write_text(text)
         made.append(Subject(name, compat=compat, tasks=4, actions=8))
         return made[-1]

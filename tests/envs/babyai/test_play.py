@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from babyai_parts import started, view_of
 
 from agentgym_envs.babyai.environment import BabyAIEnvironment
 from agentgym_envs.babyai.paths import find_paths
@@ -11,6 +10,7 @@ from agentgym_envs.babyai.scoring import START, CompatScoring, Scoring
 from agentgym_envs.babyai.view import look
 from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.protocol import ErrorKind
+from tests.envs.babyai.parts import started, view_of
 
 
 def search_for(
@@ -226,14 +226,6 @@ def test_the_limit_of_moves_ends_the_episode_without_a_reward():
 def test_an_invalid_action_earns_no_reward():
     verdict = Scoring().after_moves(START, 0.0, terminated=False, truncated=False)
     assert Scoring().after_nothing(verdict) == START
-
-
-@pytest.mark.parametrize("call", ["step", "expert_action", "valid_actions", "render"])
-def test_requests_before_the_first_reset_are_errors(call):
-    arguments = ("turn left",) if call == "step" else ()
-    with pytest.raises(EnvironmentFault) as fault:
-        getattr(BabyAIEnvironment(), call)(*arguments)
-    assert fault.value.kind is ErrorKind.NOT_RESET
 
 
 def test_a_negative_index_is_an_unknown_task():

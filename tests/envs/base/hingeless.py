@@ -2,9 +2,8 @@
 
 import dataclasses
 
-import door
-
 from agentgym_envs.base.environment import SetupError
+from tests.envs.base import door
 
 
 def _prepare():

@@ -7,8 +7,8 @@ import warnings
 
 import hypothesis
 import pytest
-from serving import serving
 
+from tests.envs.serving import serving
 from tests.examples import fixed
 
 with warnings.catch_warnings():
@@ -16,14 +16,14 @@ with warnings.catch_warnings():
     import schemathesis
 
 EXAMPLES = 15  # number of examples per route and mode
-SERVERS = [("agentgym_envs.textcraft.served", False), ("cellar", True)]
+SERVERS = [("agentgym_envs.textcraft.served", False), ("tests.envs.base.cellar", True)]
 
 
 @pytest.fixture(scope="module", params=SERVERS, ids=str)
 def server(request):
     module, compat = request.param
     with serving(module, compat=compat, capacity=10_000) as client:
-        prefix = "/cellar" if module == "cellar" else ""
+        prefix = "/cellar" if module.endswith("cellar") else ""
         for _ in range(3):  # makes some of the generated session ids valid
             session_id = client.post(f"{prefix}/create", json={"id": 0}).json()["id"]
             client.post(f"{prefix}/reset", json={"id": session_id, "data_idx": 0, "game": 0})

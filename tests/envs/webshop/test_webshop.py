@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import EnvironmentFault, SetupError
 from agentgym_envs.base.in_process import InProcessServer
 from agentgym_envs.webshop.catalogue import Product
@@ -14,7 +13,6 @@ from agentgym_envs.webshop.goals import Goal, reward
 from agentgym_envs.webshop.search import SearchEngine
 from agentgym_envs.webshop.served import MAX_TURNS, make_served_environment
 
-MANIFEST = "fc940c81333e166a2e5de082a8c4ca3eff5ab9e454d35db2c80b230001043635"
 SERVED = make_served_environment()
 MUG = 37  # a task with one option
 
@@ -176,13 +174,11 @@ def test_similar_texts_are_equal_only_in_webshops_data():
 
 def test_tasks_are_split_by_products():
     tasks = SERVED.tasks()
-    manifest.check(tasks)
     products = [
         {task["product"] for task in tasks if task["split"] == split} for split in ("train", "test")
     ]
     assert list(map(len, products)) == [190, 34]
     assert not products[0] & products[1]
-    assert manifest.sha256(tasks) == MANIFEST
 
 
 @pytest.mark.parametrize("data_idx", range(5, 1344, 84))  # one task of each kind of product
@@ -219,10 +215,8 @@ def test_answers_have_the_fields_of_agentgyms_server():
     assert call("POST", "/reset", env_idx=0, session_id=MUG) == (200, [text, None])
     assert call("GET", "/observation?env_idx=0") == (200, text)
     assert call("GET", "/instruction_text?env_idx=0") == (200, text.split(" [SEP] ")[2])
-    assert call("GET", "/available_actions?env_idx=0") == (
-        200,
-        {"has_search_bar": True, "clickables": ["search"]},
-    )
+    available = {"has_search_bar": True, "clickables": ["search"]}
+    assert call("GET", "/available_actions?env_idx=0") == (200, available)
     expected = {"state": text, "reward": 0.0, "done": False, "info": None}
     assert call("POST", "/step", env_idx=0, action="fly") == (200, expected)
     assert call("POST", "/reset", env_idx=0, session_id=1344)[1]["type"] == "unknown_task"

@@ -12,15 +12,15 @@ import sys
 
 import psutil
 import pytest
-from serving import serving
 
 from agentgym_envs.base.protocol import STATUS, ErrorKind
+from tests.envs.serving import DOOR, serving
 from tests.waiting import PATIENCE_S, until
 
 
 @pytest.fixture(scope="module")
 def server():
-    with serving("door", step_seconds=1.0, capacity=100) as client:
+    with serving(DOOR, step_seconds=1.0, capacity=100) as client:
         yield client
 
 
@@ -89,7 +89,7 @@ def test_the_loss_of_a_process_ends_only_the_running_session(server, trouble, ki
 
 
 def test_the_log_shows_where_a_step_hangs(capfd):
-    with serving("door", step_seconds=0.5) as client:  # reached
+    with serving(DOOR, step_seconds=0.5) as client:  # reached
         assert error_of(step(client, started(client), "sleep 60")) is ErrorKind.TIMEOUT
     assert re.search(r'door.py", line \d+ in step', capfd.readouterr().err)
 
@@ -115,7 +115,7 @@ def test_an_episode_that_cannot_be_replayed_is_reported_and_ends(server, caplog)
 
 @pytest.mark.slow
 def test_sessions_are_spread_over_workers_and_stay_on_their_worker(tmp_path):
-    with serving("door", workers=2) as client:
+    with serving(DOOR, workers=2) as client:
         sessions = [started(client) for _ in range(6)]
         pids = [client.get("/state", params={"id": s}).json()["pid"] for s in sessions]
         assert sorted(map(pids.count, set(pids))) == [3, 3]
@@ -133,7 +133,7 @@ def test_sessions_are_spread_over_workers_and_stay_on_their_worker(tmp_path):
 
 
 def test_a_request_that_waits_too_long_is_busy_and_not_executed(tmp_path):
-    with serving("door", busy_seconds=0.2) as client, concurrent.futures.ThreadPoolExecutor() as p:
+    with serving(DOOR, busy_seconds=0.2) as client, concurrent.futures.ThreadPoolExecutor() as p:
         slow, other = started(client), started(client)
         waiting = p.submit(step, client, slow, f"hold {tmp_path / 'go'}")
         until((tmp_path / "go.began").exists)
@@ -153,7 +153,7 @@ def test_an_environment_that_cannot_run_gives_an_error_of_one_line():
         "import sys\n"
         "from agentgym_envs import __main__ as cli\n"
         "from agentgym_envs.registry import ENVIRONMENTS, RegistryEntry\n"
-        "cli.ENVIRONMENTS['textcraft'] = RegistryEntry('hingeless', 0)\n"
+        "cli.ENVIRONMENTS['textcraft'] = RegistryEntry('tests.envs.base.hingeless', 0)\n"
         "sys.exit(cli.main(['textcraft', '--port', '0']))\n"
     )
     path = os.pathsep.join(sys.path)

@@ -5,17 +5,14 @@ import random
 import re
 
 import pytest
-from recordings import Replay
 
-from agentgym_envs.base import manifest
-from agentgym_envs.base.environment import EnvironmentFault
-from agentgym_envs.base.protocol import ErrorKind
+from agentgym_envs.base.environment import StepResult
 from agentgym_envs.wordle.environment import MAX_GUESSES
 from agentgym_envs.wordle.served import make_served_environment
 from agentgym_envs.wordle.tasks import task_manifest
 from agentgym_envs.wordle.words import VOCABULARY, consistent, feedback, spaced
+from tests.envs.recordings import Replay
 
-MANIFEST = "359aff9c2412d4e84470ccaaa4ec9a8c058fa705a8fd8112f5b0019fc0074657"
 SERVED = make_served_environment()
 make_environment, make_compat_environment = SERVED.factory, SERVED.compat_factory
 BOTH = pytest.mark.parametrize("make", [make_environment, make_compat_environment])
@@ -66,13 +63,7 @@ def test_an_episode_gives_the_expected_observations():
     assert (result.observation, result.reward, result.done) == ("g b b y b\n", 0, False)
     assert environment.state()["candidates"] == ["solar", "sugar"]
     assert environment.step("s o l a r").observation == "g b b g g\n"
-    result = environment.step("s u g a r")
-    assert (result.observation, result.reward, result.score, result.done) == (
-        "g g g g g\n",
-        1,
-        1,
-        True,
-    )
+    assert environment.step("s u g a r") == StepResult("g g g g g\n", 1, 1, True)
 
 
 def test_each_task_has_one_fixed_hidden_word_and_all_words_differ():
@@ -86,15 +77,6 @@ def test_each_task_has_one_fixed_hidden_word_and_all_words_differ():
         assert answers == {spaced(feedback(other, task["hidden"])) + "\n"}
         found.append(task["hidden"])
     assert found == list(VOCABULARY) and len(set(found)) == 40
-
-
-def test_the_task_manifest_has_not_changed():
-    manifest.check(task_manifest())
-    assert (
-        make_served_environment().spec.manifest_sha256
-        == manifest.sha256(task_manifest())
-        == MANIFEST
-    )
 
 
 def test_the_first_observation_is_the_same_for_all_hidden_words():
@@ -177,28 +159,8 @@ def test_valid_actions_are_the_untried_words():
 
 
 @pytest.mark.parametrize("data_idx", [-1, 40, 10**30])
-def test_an_unknown_index_is_an_error_but_a_valid_seed_in_compat_mode(data_idx):
-    environment = playing(SUGAR)
-    with pytest.raises(EnvironmentFault) as caught:
-        environment.reset(data_idx)
-    assert caught.value.kind is ErrorKind.UNKNOWN_TASK
-    assert environment.step("sugar").reward == 1
+def test_any_index_is_a_seed_in_compat_mode(data_idx):
     assert playing(data_idx, make_compat_environment).state()["data_idx"] == data_idx
-
-
-@BOTH
-def test_requests_before_the_first_reset_or_after_the_end_are_errors(make):
-    environment = make()
-    for ask in (environment.expert_action, environment.valid_actions, environment.snapshot):
-        with pytest.raises(EnvironmentFault) as caught:
-            ask()
-        assert caught.value.kind is ErrorKind.NOT_RESET
-    assert environment.state() == {}
-    play_expert(environment, 5)
-    for ask in (environment.expert_action, lambda: environment.step("panic")):
-        with pytest.raises(EnvironmentFault) as caught:
-            ask()
-        assert caught.value.kind is ErrorKind.FINISHED
 
 
 def test_agentgyms_client_can_play_on_our_server():

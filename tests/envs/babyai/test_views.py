@@ -7,7 +7,6 @@ import zlib
 
 import numpy as np
 import pytest
-from babyai_parts import started, view_of
 from minigrid.core.constants import IDX_TO_COLOR, OBJECT_TO_IDX
 from minigrid.minigrid_env import MiniGridEnv
 
@@ -18,6 +17,7 @@ from agentgym_envs.babyai.scene import describe
 from agentgym_envs.babyai.scoring import CompatScoring
 from agentgym_envs.babyai.view import AGENT_CELL, EMPTY, SIZE, UNSEEN, look
 from agentgym_envs.babyai.world import make_world
+from tests.envs.babyai.parts import started, view_of
 
 
 def image_names(world) -> tuple[str, ...]:

@@ -7,11 +7,11 @@ import select
 import socket
 
 import pytest
-from serving import serving, serving_application
 
 from agentgym_envs.base.application import Answer, Application
 from agentgym_envs.base.http_protocol import Deadlines
 from agentgym_envs.base.protocol import STATUS, ErrorKind
+from tests.envs.serving import DOOR, serving, serving_application
 from tests.waiting import PATIENCE_S, until
 
 LARGE = b'"' + b"x" * (32 << 20) + b'"'  # larger than the buffers of two sockets
@@ -249,7 +249,7 @@ def test_requests_before_an_invalid_request_are_answered():
 
 @pytest.fixture(scope="module")
 def guarded():
-    with serving("door", token="s3cret") as client:
+    with serving(DOOR, token="s3cret") as client:
         yield client
 
 
@@ -269,7 +269,7 @@ def test_a_token_in_a_trailer_is_not_accepted(guarded):
 
 @pytest.fixture(scope="module")
 def server():
-    with serving("door", host_names=["Door.example"], capacity=100) as client:
+    with serving(DOOR, host_names=["Door.example"], capacity=100) as client:
         yield client
 
 

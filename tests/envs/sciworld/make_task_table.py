@@ -1,6 +1,6 @@
 """Writes `sciworld/task_table.json`: task types, variations and official splits of the simulator.
 
-python tests/envs/make_task_table.py
+python tests/envs/sciworld/make_task_table.py
 """
 
 import json

@@ -11,6 +11,7 @@ from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.base.sessions import MAX_HISTORY, SessionStore
 from agentgym_envs.base.workers import Worker
+from tests.envs.serving import DOOR
 
 
 class Clock:
@@ -29,7 +30,7 @@ def with_store(**changes):
         def run():
             async def main():
                 clock = Clock()
-                worker = Worker("door", False, 60.0)
+                worker = Worker(DOOR, False, 60.0)
                 options = {
                     "stateful": frozenset({"reset", "step"}),
                     "closed_text": "{id} was torn down",
@@ -101,7 +102,7 @@ async def test_a_session_whose_start_failed_uses_no_slot(store, clock):
     worker = store._workers[0]
     worker._environment_module = "a_module_that_is_not_there"
     assert await fault_of(store.create()) is ErrorKind.SIMULATOR
-    worker._environment_module = "door"
+    worker._environment_module = DOOR
     assert len(store) == 0
     await new_id(store)
 

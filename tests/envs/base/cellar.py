@@ -5,9 +5,8 @@ The task field has another name than in `door`, and `/create` has a body.
 
 import dataclasses
 
-import door
-
 from agentgym_envs.base.served import IdBody
+from tests.envs.base import door
 
 
 class GameBody(IdBody):

@@ -3,15 +3,15 @@
 import concurrent.futures
 
 import pytest
-from serving import serving
-from test_server import assert_error
 
 from agentgym_envs.base.protocol import REQUEST_ID_HEADER, ErrorKind
+from tests.envs.base.test_server import assert_error
+from tests.envs.serving import DOOR, serving
 
 
 @pytest.fixture(scope="module")
 def server():
-    with serving("door", capacity=500) as client:
+    with serving(DOOR, capacity=500) as client:
         yield client
 
 
@@ -139,7 +139,7 @@ def test_every_create_without_a_request_id_opens_a_session(server):
 
 
 def test_a_failed_create_can_be_repeated():
-    with serving("door", capacity=1) as client:
+    with serving(DOOR, capacity=1) as client:
         other = create(client, "").json()
         assert_error(create(client, "wanted/0"), ErrorKind.CAPACITY)
         client.post("/close", json={"id": other["id"]})
