@@ -18,7 +18,7 @@ from absl import logging
 
 from agentgym_jax.config.sections import ConfigError
 from agentgym_jax.config.settings import CheckpointSettings
-from agentgym_jax.learner.checkpoint import Checkpoints
+from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
 from agentgym_jax.learner.controller_state import ControllerState
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.mesh import processes
@@ -288,7 +288,7 @@ class Run:
         Removes metrics and trajectories of later steps, because the run repeats these steps.
 
         Raises:
-          ValueError: The checkpoint was written by another run.
+          CheckpointError: The checkpoint is damaged, or was written by another run.
         """
         step = self.checkpoints.newest
         if step is None:
@@ -296,9 +296,10 @@ class Run:
             return None
         state, extra = self.checkpoints.restore(step, abstract_state)
         if (extra["step"], extra["seed"]) != (step, self.seed):
-            raise ValueError(
+            raise CheckpointError(
                 f"checkpoint {step} of {self.folder.permanent} says step {extra['step']}, seed "
-                f"{extra['seed']}; this run has seed {self.seed}. It is not a checkpoint of this run."
+                f"{extra['seed']}; this run has seed {self.seed}. It is not a checkpoint of this run: "
+                "move it out of the folder."
             )
         self._remove_after(step)
         self.console.note(f"resumed after step {step}")

@@ -5,9 +5,11 @@ import signal
 import subprocess
 import sys
 
+import jax
 import pytest
 
 from agentgym_jax.api import USER_ERRORS, ConfigError, load_config
+from agentgym_jax.cli import process_setup
 from agentgym_jax.jobs.run import StopFlag
 from agentgym_jax.telemetry.guards import GuardStop
 from tests.waiting import PATIENCE_S
@@ -96,6 +98,16 @@ def test_even_the_smallest_program_is_cached_for_the_next_start(tmp_path):
     assert [path.name for path in tmp_path.glob("jit_add-*")]
 
 
+def test_a_cache_that_cannot_be_written_gives_one_warning(tmp_path, caplog):
+    (tmp_path / "file").touch()
+    before = jax.config.jax_compilation_cache_dir
+    process_setup.cache_programs(str(tmp_path / "file" / "cache"))
+    assert jax.config.jax_compilation_cache_dir == before
+    assert [record.getMessage() for record in caplog.records] == [
+        "compiled programs are not kept: give --compilation_cache=FOLDER"
+    ]
+
+
 @pytest.mark.slow
 def test_a_user_error_is_shown_without_secrets_or_traceback(tmp_path):
     address = "http://me:hunter2@host"
@@ -133,6 +145,7 @@ def test_a_second_ctrl_c_ends_a_command_at_once():
 import signal
 from agentgym_jax.runs import interrupts
 interrupts.install()
+from agentgym_jax.cli import process_setup
 from agentgym_jax.jobs.run import StopFlag
 with StopFlag().installed() as stop:
     signal.raise_signal(signal.SIGINT)
