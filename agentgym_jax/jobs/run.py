@@ -56,7 +56,7 @@ ADJUSTABLE = (
 
 
 class StopRequested(Exception):
-    """The user requested a stop (SIGTERM, Ctrl-C); the state is saved for a resumed run.
+    """The user requested a stop (SIGTERM, Ctrl-C, a closed terminal); the state is saved for a resumed run.
 
     Attributes:
       exit_status: See `StopFlag.exit_status`.
@@ -66,7 +66,7 @@ class StopRequested(Exception):
 
 
 class StopFlag:
-    """Flag set by SIGTERM and the first Ctrl-C; a second Ctrl-C interrupts the process at once."""
+    """Flag set by SIGTERM, SIGHUP and the first Ctrl-C; a second Ctrl-C ends the process at once."""
 
     def __init__(self) -> None:
         """Creates a flag that is not set."""
@@ -83,7 +83,7 @@ class StopFlag:
 
     @property
     def exit_status(self) -> int:
-        """Exit status of the stopped command: 130 after Ctrl-C, 143 after SIGTERM."""
+        """Exit status of the stopped command: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP."""
         return 128 + self._signal
 
     def agreed(self) -> bool:
@@ -92,7 +92,7 @@ class StopFlag:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator["StopFlag"]:
-        """Handles both signals within the block, and sets `exit_status` of a StopRequested.
+        """Handles the signals within the block, and sets `exit_status` of a StopRequested.
 
         Signals reach the main thread only; in another thread nothing is handled.
         """
@@ -107,7 +107,10 @@ class StopFlag:
             self._event.set()
             logging.warning("%s: saving and stopping", signal.Signals(number).name)
 
-        previous = {s: signal.signal(s, handle) for s in (signal.SIGTERM, signal.SIGINT)}
+        numbers = [signal.SIGTERM, signal.SIGINT]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
+            numbers.append(signal.SIGHUP)
+        previous = {number: signal.signal(number, handle) for number in numbers}
         try:
             yield self
         except StopRequested as stopped:

@@ -1,5 +1,6 @@
 """The command-line flags of the entry points, as users set them."""
 
+import os
 import pathlib
 import signal
 import subprocess
@@ -157,6 +158,42 @@ with StopFlag().installed() as stop:
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (130, "")
+
+
+@pytest.mark.parametrize("is_ignored", [False, True])
+def test_a_closed_terminal_stops_a_command_unless_nohup_protects_it(is_ignored):
+    handler = signal.SIG_IGN if is_ignored else signal.SIG_DFL
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        with StopFlag().installed() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert stop() is not is_ignored
+            assert is_ignored or stop.exit_status == 129
+        assert signal.getsignal(signal.SIGHUP) is handler
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+@pytest.mark.parametrize("target", ["pipe", "/dev/full"])
+def test_output_that_nobody_can_read_ends_no_command(tmp_path, stream, target):
+    done = tmp_path / "done"
+    program = (
+        "import sys, pathlib\n"
+        "from agentgym_jax.cli import lasting_output\n"
+        "lasting_output.install()\n"
+        f"for _ in range(2000): print('a line', file=sys.{stream}, flush=True)\n"
+        f"pathlib.Path({str(done)!r}).touch()\n"
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    if target != "pipe":
+        os.close(writer)
+        writer = os.open(target, os.O_WRONLY)
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, cwd=ROOT, **{stream: writer}, timeout=PATIENCE_S)
+    os.close(writer)
+    assert ended.returncode == 0 and done.exists()
 
 
 def test_a_second_ctrl_c_in_a_notebook_is_an_exception():
