@@ -1,11 +1,15 @@
-"""Standard streams that outlive their terminal or the reader of their pipe.
+"""Standard streams that take any text and outlive their terminal or the reader of their pipe.
 
-Otherwise a closed terminal, `| head`, or a full disk behind `> log` would end a run at its next line.
+Otherwise a closed terminal, `| head`, a full disk behind `> log`, or a character outside the encoding
+of the locale would end a run at its next line.
 """
 
 import io
+import logging
 import sys
 from typing import Any
+
+from absl.logging import get_absl_handler
 
 
 class _LastingFile(io.FileIO):
@@ -23,6 +27,12 @@ def install() -> None:
         old = getattr(sys, name)
         file = io.BufferedWriter(_LastingFile(old.fileno(), "w", closefd=False))
         new = io.TextIOWrapper(
-            file, old.encoding, old.errors, line_buffering=old.line_buffering or name == "stderr"
+            file,
+            old.encoding,
+            "backslashreplace",
+            line_buffering=old.line_buffering or name == "stderr",
         )
         setattr(sys, name, new)
+        for handler in (*logging.getLogger().handlers, get_absl_handler().python_handler):
+            if isinstance(handler, logging.StreamHandler) and handler.stream is old:
+                handler.setStream(new)

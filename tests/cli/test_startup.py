@@ -180,8 +180,10 @@ def test_output_that_nobody_can_read_ends_no_command(tmp_path, stream, target):
     done = tmp_path / "done"
     program = (
         "import sys, pathlib\n"
+        "from absl import logging\n"
         "from agentgym_jax.cli import lasting_output\n"
         "lasting_output.install()\n"
+        "assert logging.get_absl_handler().python_handler.stream is sys.stderr\n"
         f"for _ in range(2000): print('a line', file=sys.{stream}, flush=True)\n"
         f"pathlib.Path({str(done)!r}).touch()\n"
     )
@@ -194,6 +196,18 @@ def test_output_that_nobody_can_read_ends_no_command(tmp_path, stream, target):
     ended = subprocess.run(command, cwd=ROOT, **{stream: writer}, timeout=PATIENCE_S)
     os.close(writer)
     assert ended.returncode == 0 and done.exists()
+
+
+def test_a_text_outside_the_encoding_of_the_terminal_is_escaped():
+    program = "from agentgym_jax.cli import lasting_output; lasting_output.install(); print('\\u2603 \\udc80')"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONIOENCODING": "ascii:strict"},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, "\\u2603 \\udc80\n")
 
 
 def test_a_second_ctrl_c_in_a_notebook_is_an_exception():
