@@ -13,7 +13,7 @@ from absl.logging import get_absl_handler
 
 
 class _LastingFile(io.FileIO):
-    def write(self, data: Any) -> int | None:
+    def write(self, data: Any, /) -> int:
         """Writes bytes; if nobody can get them any more, drops them."""
         try:
             return super().write(data)
