@@ -6,6 +6,7 @@ of the locale would end a run at its next line.
 
 import io
 import logging
+import os
 import sys
 from typing import Any
 
@@ -25,6 +26,9 @@ def install() -> None:
     """Replaces `sys.stdout` and `sys.stderr`; for programs, before they write."""
     for name in ("stdout", "stderr"):
         old = getattr(sys, name)
+        if old is None:  # closed by `>&-`
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
+            continue
         file = io.BufferedWriter(_LastingFile(old.fileno(), "w", closefd=False))
         new = io.TextIOWrapper(
             file,

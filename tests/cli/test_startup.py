@@ -175,7 +175,7 @@ def test_a_closed_terminal_stops_a_command_unless_nohup_protects_it(is_ignored):
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-@pytest.mark.parametrize("target", ["pipe", "/dev/full"])
+@pytest.mark.parametrize("target", ["pipe", "/dev/full", "closed"])
 def test_output_that_nobody_can_read_ends_no_command(tmp_path, stream, target):
     done = tmp_path / "done"
     program = (
@@ -183,16 +183,19 @@ def test_output_that_nobody_can_read_ends_no_command(tmp_path, stream, target):
         "from absl import logging\n"
         "from agentgym_jax.cli import lasting_output\n"
         "lasting_output.install()\n"
-        "assert logging.get_absl_handler().python_handler.stream is sys.stderr\n"
+        "assert logging.get_absl_handler().python_handler.stream in (None, sys.stderr)\n"
         f"for _ in range(2000): print('a line', file=sys.{stream}, flush=True)\n"
         f"pathlib.Path({str(done)!r}).touch()\n"
     )
     reader, writer = os.pipe()
     os.close(reader)
-    if target != "pipe":
+    if target == "/dev/full":
         os.close(writer)
         writer = os.open(target, os.O_WRONLY)
     command = [sys.executable, "-c", program]
+    if target == "closed":
+        number = {"stdout": 1, "stderr": 2}[stream]
+        command = ["sh", "-c", f'exec "$@" {number}>&-', "sh", *command]
     ended = subprocess.run(command, cwd=ROOT, **{stream: writer}, timeout=PATIENCE_S)
     os.close(writer)
     assert ended.returncode == 0 and done.exists()
