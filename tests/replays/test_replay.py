@@ -257,26 +257,6 @@ def test_failed_and_rewritten_episodes_are_refused(trained, tmp_path, changes, m
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("config.json", "{}", "config.json has no section `model`: restore"),
-        ("tokenizer/tokenizer.json", None, "has no tokenizer.json: restore"),
-    ],
-)
-def test_a_damaged_run_is_refused_and_left_alone(trained, tmp_path, name, text, message):
-    copy = RunFolder(shutil.copytree(trained.path, tmp_path / "run"))
-    if text is None:
-        (copy.path / name).unlink()
-    else:
-        (copy.path / name).write_text(text)
-    before = sorted(copy.path.rglob("*"))
-    with pytest.raises(ReplayError, match=message):
-        run_replay(copy, "step_1/0", turn=1)
-    assert sorted(copy.path.rglob("*")) == before
-
-
-@pytest.mark.slow
 def test_episodes_of_an_agent_program_are_refused(trained, tmp_path):
     copy = RunFolder(shutil.copytree(trained.path, tmp_path / "run"))
     config = copy.config() | {"program": {"command": "true"}}
