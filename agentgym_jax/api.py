@@ -23,6 +23,7 @@ from agentgym_jax.learner.checkpoint import CheckpointError
 from agentgym_jax.mesh.processes import ProcessesError
 from agentgym_jax.rollout.retries import ContextTooSmallError
 from agentgym_jax.runs.atomic_files import RunFolderError
+from agentgym_jax.runs.json_lines import DamagedFileError
 from agentgym_jax.runs.run_folder import RunFolder, flatten
 from agentgym_jax.serving.local_chat import LoadedPolicy
 from agentgym_jax.telemetry.guards import GuardStop
@@ -49,6 +50,7 @@ USER_ERRORS = (
     ConfigError,
     ContextTooSmallError,
     RunFolderError,
+    DamagedFileError,
     CheckpointError,
     EnvError,
     ServerFailed,

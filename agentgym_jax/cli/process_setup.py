@@ -53,7 +53,11 @@ def cache_programs(folder: str) -> None:
         return
     try:
         cache = pathlib.Path(folder).expanduser()
-    except RuntimeError:  # the user has no home folder
+        cache.mkdir(parents=True, exist_ok=True)
+        is_writable = os.access(cache, os.W_OK)
+    except (RuntimeError, OSError):  # RuntimeError: the user has no home folder
+        is_writable = False
+    if not is_writable:  # JAX would warn at every program
         logging.warning("compiled programs are not kept: give --compilation_cache=FOLDER")
         return
     jax.config.update("jax_compilation_cache_dir", str(cache))

@@ -13,7 +13,7 @@ import ml_collections
 from absl import app, flags
 from ml_collections import config_flags
 
-from agentgym_jax.cli import command_line
+from agentgym_jax.cli import command_line, lasting_output
 from agentgym_jax.config import config_files
 from agentgym_jax.config.sections import ConfigError, plain
 from agentgym_jax.runs import interrupts, redact
@@ -38,6 +38,7 @@ def launch(
     Errors of the kinds `errors` give one line, too. Other arguments than flags are refused if
     `only_flags` is True.
     """
+    lasting_output.install()
     has_config = "config" in flags.FLAGS
     known = ("list", "keys", "compilation_cache") if has_config else ()
     shared = tuple(name for name in known if name in flags.FLAGS)

@@ -439,9 +439,9 @@ def _build_tokenizer(
     settings: TokenizerSettings, source: ModelSource | None, folder: RunFolder, texts: Iterable[str]
 ) -> Tokenizer:
     """Returns the tokenizer of the run folder; builds and saves it first if there is none."""
-    if (folder.tokenizer / "tokenizer.json").exists():
-        return load_tokenizer(folder.tokenizer)
     with config_errors(f"config.tokenizer.source={settings.source!r}: ", OSError):
+        if (folder.tokenizer / "tokenizer.json").exists():
+            return load_tokenizer(folder.tokenizer)
         if settings.source == "train":
             train_tokenizer(
                 texts,

@@ -79,7 +79,7 @@ def _read_records(run: pathlib.Path, found: TrainingData) -> None:
     if paths:
         found.read.append(str(run))
     for path in paths:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             for line in file:
                 item = _ITEM.search(line)
                 if item is not None:

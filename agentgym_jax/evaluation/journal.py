@@ -119,7 +119,11 @@ class Journal:
                 f"{self._state} is not JSON ({error}): its episodes cannot be identified. Give a "
                 "new --workdir, or delete this one."
             ) from error
-        if not isinstance(state, dict) or state.get("format") != _FORMAT:
+        if (
+            not isinstance(state, dict)
+            or state.keys() != {"format", "identity"}
+            or (state["format"] != _FORMAT)
+        ):
             raise ValueError(
                 f"{self._state} is not of format {_FORMAT}: another version of this program wrote "
                 "it. Give a new --workdir."

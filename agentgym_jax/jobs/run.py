@@ -18,7 +18,7 @@ from absl import logging
 
 from agentgym_jax.config.sections import config_errors
 from agentgym_jax.config.settings import CheckpointSettings
-from agentgym_jax.learner.checkpoint import Checkpoints
+from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
 from agentgym_jax.learner.controller_state import ControllerState
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.mesh import processes
@@ -57,7 +57,7 @@ ADJUSTABLE = (
 
 
 class StopRequested(Exception):
-    """The user requested a stop (SIGTERM, Ctrl-C); the state is saved for a resumed run.
+    """The user requested a stop (SIGTERM, Ctrl-C, a closed terminal); the state is saved for a resumed run.
 
     Attributes:
       exit_status: See `StopFlag.exit_status`.
@@ -67,7 +67,7 @@ class StopRequested(Exception):
 
 
 class StopFlag:
-    """Flag set by SIGTERM and the first Ctrl-C; a second Ctrl-C interrupts the process at once."""
+    """Flag set by SIGTERM, SIGHUP and the first Ctrl-C; a second Ctrl-C ends the process at once."""
 
     def __init__(self) -> None:
         """Creates a flag that is not set."""
@@ -84,7 +84,7 @@ class StopFlag:
 
     @property
     def exit_status(self) -> int:
-        """Exit status of the stopped command: 130 after Ctrl-C, 143 after SIGTERM."""
+        """Exit status of the stopped command: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP."""
         return 128 + self._signal
 
     def agreed(self) -> bool:
@@ -93,7 +93,7 @@ class StopFlag:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator["StopFlag"]:
-        """Handles both signals within the block, and sets `exit_status` of a StopRequested.
+        """Handles the signals within the block, and sets `exit_status` of a StopRequested.
 
         Signals reach the main thread only; in another thread nothing is handled.
         """
@@ -108,7 +108,10 @@ class StopFlag:
             self._event.set()
             logging.warning("%s: saving and stopping", signal.Signals(number).name)
 
-        previous = {s: signal.signal(s, handle) for s in (signal.SIGTERM, signal.SIGINT)}
+        numbers = [signal.SIGTERM, signal.SIGINT]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
+            numbers.append(signal.SIGHUP)
+        previous = {number: signal.signal(number, handle) for number in numbers}
         try:
             yield self
         except StopRequested as stopped:
@@ -289,7 +292,7 @@ class Run:
         Removes metrics and trajectories of later steps, because the run repeats these steps.
 
         Raises:
-          ValueError: The checkpoint was written by another run.
+          CheckpointError: The checkpoint is damaged, or was written by another run.
         """
         step = self.checkpoints.newest
         if step is None:
@@ -297,9 +300,10 @@ class Run:
             return None
         state, extra = self.checkpoints.restore(step, abstract_state)
         if (extra["step"], extra["seed"]) != (step, self.seed):
-            raise ValueError(
+            raise CheckpointError(
                 f"checkpoint {step} of {self.folder.permanent} says step {extra['step']}, seed "
-                f"{extra['seed']}; this run has seed {self.seed}. It is not a checkpoint of this run."
+                f"{extra['seed']}; this run has seed {self.seed}. It is not a checkpoint of this run: "
+                "move it out of the folder."
             )
         self._remove_after(step)
         self.console.note(f"resumed after step {step}")

@@ -359,6 +359,8 @@ def _faults(folder: bucket.Folder) -> list[str]:
     """
     try:
         expected = json.loads((folder / _DIGESTS).read_text())
+        if not isinstance(expected, dict) or not expected:
+            raise ValueError("it names no file")
     except (OSError, ValueError) as error:
         return [f"{_DIGESTS} cannot be read ({error})"]
     names = sorted(expected)[processes.index() :: processes.count()]

@@ -8,7 +8,7 @@ from typing import Any
 
 from agentgym_jax.config.agent import AgentSettings
 from agentgym_jax.config.settings import RolloutSettings
-from agentgym_jax.episodes.trajectory import Outcome, Trajectory, from_record
+from agentgym_jax.episodes.trajectory import Outcome, Trajectory
 from agentgym_jax.evaluation.play import KEY_STEP
 from agentgym_jax.rollout.episode import EpisodeLimits
 from agentgym_jax.runs.run_folder import RunFolder
@@ -74,13 +74,10 @@ def find_episode(folder: RunFolder, name: str) -> RecordedEpisode:
         row = match["row"] if match else "0"
         raise ReplayError(f"--episode={name}: {problem}; the nearest is {nearest}/{row}")
     step, row = int(match["step"]), int(match["row"])
-    records = folder.read_trajectories(step, match["kind"])
-    if row >= len(records):
-        raise ReplayError(
-            f"--episode={name}: {file} has {len(records)} episodes, from 0; the nearest is "
-            f"{file}/{len(records) - 1}"
-        )
-    found = [from_record(record) for record in records]
+    found = folder.read_episodes(step, match["kind"])
+    if row >= len(found):
+        nearest = f"; the nearest is {file}/{len(found) - 1}" if found else ""
+        raise ReplayError(f"--episode={name}: {file} has {len(found)} episodes, from 0{nearest}")
     return RecordedEpisode(f"{file}/{row}", match["kind"], step, found[row], found)
 
 

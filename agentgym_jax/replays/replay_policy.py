@@ -61,6 +61,8 @@ def parse_run(folder: RunFolder) -> tuple[dict[str, Any], Any, AgentSettings]:
       ConfigError: The config is not valid for this version of the code.
     """
     config = folder.config()
+    if "model" not in config:
+        raise ReplayError(f"{folder.config_path} has no section `model`: restore the file")
     if "job" not in config:
         if evaluation.find_agent_kind(config["model"]["source"]) is not evaluation.AgentKind.MODEL:
             raise ReplayError(
@@ -151,6 +153,8 @@ def build_policy(
     The sampler has the rows of the run, because their number affects the last digits of the logits.
     """
     scratch.model.mkdir(parents=True)
+    if not (folder.tokenizer / "tokenizer.json").exists():  # another one would be made there
+        raise ReplayError(f"{folder.tokenizer} has no tokenizer.json: restore the folder")
     scratch.tokenizer.symlink_to(folder.tokenizer.absolute(), target_is_directory=True)
     model = build_model(
         choice.settings,

@@ -64,5 +64,7 @@ def handle_second(number: int, frame: FrameType | None) -> None:
 def end(number: int, frame: FrameType | None) -> None:
     """Ends the process without cleaning up: files are atomic, and servers end with their parent."""
     cursor = _SHOW_CURSOR if sys.stderr.isatty() else ""
-    os.write(2, f"{cursor}\ninterrupted\n".encode())  # a stream may be in use by the code below us
+    with contextlib.suppress(OSError):  # the terminal may be gone
+        # a stream may be in use by the code below us
+        os.write(2, f"{cursor}\ninterrupted\n".encode())
     os._exit(_STATUS)

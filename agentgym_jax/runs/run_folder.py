@@ -11,17 +11,20 @@ import re
 import shutil
 import socket
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import IO, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any, TypeVar
 
 from absl import logging
 
+from agentgym_jax.episodes.trajectory import Trajectory, from_record
 from agentgym_jax.mesh import processes
 from agentgym_jax.runs import bucket, redact
 from agentgym_jax.runs.atomic_files import RunFolderError, disk_errors, write_atomic
+from agentgym_jax.runs.json_lines import DamagedFileError, read_lines
 from agentgym_jax.runs.provenance import provenance
 
 _SHOWN_DIFFERENCES = 5
+T = TypeVar("T")
 # File of episodes: kind, step, and the number of its shard from 1; the first shard has none.
 _TRAJECTORIES = re.compile(r"(?P<kind>.+)_(?P<step>\d+)(?:\.(?P<shard>\d+))?\.jsonl")
 
@@ -258,7 +261,10 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
 
     def provenance(self) -> dict[str, Any]:
         """Returns the facts of the latest start, and all starts in order under `starts`."""
-        return self._read_json(self.provenance_path)
+        document = self._read_json(self.provenance_path)
+        if not isinstance(document.get("starts"), list):
+            raise DamagedFileError(f"{self.provenance_path} has no list `starts`; restore it")
+        return document
 
     @staticmethod
     def _read_json(path: pathlib.Path) -> dict[str, Any]:
@@ -273,7 +279,7 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
                 "Give the --workdir of a training or evaluation run."
             ) from None
         except ValueError as error:
-            raise ValueError(
+            raise DamagedFileError(
                 f"{path} is not JSON ({error}); restore it or use another workdir"
             ) from None
 
@@ -322,16 +328,19 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
 
     def read_trajectories(self, step: int, kind: str = "step") -> list[dict[str, Any]]:
         """Returns the episode records of one step, in the order in which they were sampled."""
+        return self._read_episodes(step, kind, dict)
+
+    def read_episodes(self, step: int, kind: str = "step") -> list[Trajectory]:
+        """Returns the episodes of one step, in the order in which they were sampled."""
+        return self._read_episodes(step, kind, from_record)
+
+    def _read_episodes(self, step: int, kind: str, parse: Callable[[Any], T]) -> list[T]:
         path = self.trajectories_path(step, kind)
         if not path.exists():
             raise FileNotFoundError(
                 f"{path} does not exist; steps with trajectories: {self.trajectory_steps(kind)}"
             )
-        records = []
-        for shard in trajectory_shards(path):
-            with shard.open(encoding="utf-8") as file:
-                records += [json.loads(line) for line in file]
-        return records
+        return [row for shard in trajectory_shards(path) for row in read_lines(shard, parse)]
 
     def trajectory_steps(self, kind: str = "step") -> list[int]:
         """Returns the steps that have a file of episodes, ascending."""

@@ -22,7 +22,7 @@ from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.encoding import encode, train_on_text
 from agentgym_jax.data.pipeline import Batches
 from agentgym_jax.data.tasks import MixtureSchedule, Task
-from agentgym_jax.episodes.trajectory import Trajectory, from_record, to_record
+from agentgym_jax.episodes.trajectory import Trajectory, to_record
 from agentgym_jax.jobs.environments import Environments, make_schedule
 from agentgym_jax.jobs.job import Parts, open_job
 from agentgym_jax.jobs.run import LoopState, Run, StopRequested
@@ -236,7 +236,7 @@ def _explore(
         episodes = _collect(run, parts, files[kind], step, f"exploring, round {number}")
         own = processes.own_part(len(episodes))
         folder.write_trajectories(step, [to_record(episodes[i].load()) for i in own], kind)
-    return [from_record(r) for kind in files for r in folder.read_trajectories(step, kind)]
+    return [t for kind in files for t in folder.read_episodes(step, kind)]
 
 
 def _tasks_of_round(parts: AgentEvolParts, number: int) -> list[Task]:

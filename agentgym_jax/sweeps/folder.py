@@ -135,7 +135,9 @@ class SweepFolder:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        with open(self.path / _LOCK, "a+", encoding="utf-8") as lock:
+        with disk_errors(self.path / _LOCK):
+            file = open(self.path / _LOCK, "a+", encoding="utf-8")
+        with file as lock:
             if not _try_lock(lock.fileno()):
                 raise RunFolderError(
                     f"{self.path} is in use: another process runs this sweep. Wait for it or stop it"

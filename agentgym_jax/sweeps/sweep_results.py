@@ -97,7 +97,9 @@ def _read_run(folder: SweepFolder, record: Record, run: SweepRun) -> RunResult:
         value=value,
         curve=curve,
         spent=_spent(lines, curve[0]),
-        hours=wall_hours([start["time"] for start in starts], [line["time"] for line in lines]),
+        hours=wall_hours(
+            [start["time"] for start in starts], [line["time"] for line in lines if "time" in line]
+        ),
         tokens=_tokens(lines),
     )
 

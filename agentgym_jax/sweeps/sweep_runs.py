@@ -206,7 +206,9 @@ def failure_lines(folder: SweepFolder, failed: Sequence[SweepRun]) -> list[str]:
     lines = [f"{len(failed)} runs failed; the same command tries them again:"] if failed else []
     for run in failed:
         path = folder.log_path(run)
-        text = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        text = []
+        if path.exists():  # it may have been deleted by hand
+            text = path.read_text(encoding="utf-8", errors="replace").splitlines()
         last = [redact.text(line) for line in text if line.strip()][-_SHOWN_LINES:]
         lines += [f"{run.name}: {path}", *(f"    {line}" for line in last)]
     return lines

@@ -12,6 +12,7 @@ from typing import IO, Any
 import numpy as np
 
 from agentgym_jax.runs.atomic_files import disk_errors, write_atomic
+from agentgym_jax.runs.json_lines import DamagedFileError, parse_line
 from agentgym_jax.telemetry.metrics import lookup
 
 
@@ -116,19 +117,26 @@ def _read_lines(path: pathlib.Path) -> list[tuple[str, dict[str, Any]]]:
         return []
     # read as bytes, because a partial line may end inside a character
     whole, newline, _ = path.read_bytes().rpartition(b"\n")
-    found = []
-    for number, line in enumerate(whole.decode("utf-8").split("\n") if newline else (), 1):
-        try:
-            record = json.loads(line)
-            if not isinstance(record, dict) or not isinstance(record.get("step"), int):
-                raise ValueError(line[:60])
-        except ValueError as error:
-            raise ValueError(
-                f"{path}, line {number} is not JSON with an integer `step` ({error}); remove or "
-                "repair that line"
-            ) from None
-        found.append((line, record))
+    found: list[tuple[str, dict[str, Any]]] = []
+    for number, line in enumerate(whole.split(b"\n") if newline else (), 1):
+        record = parse_line(f"{path}, line {number}", line, _checked)
+        if found and record["step"] <= found[-1][1]["step"]:
+            raise DamagedFileError(
+                f"{path}, line {number} has step {record['step']} after step "
+                f"{found[-1][1]['step']}; steps must grow, so remove that line"
+            )
+        found.append((line.decode("utf-8"), record))
     return found
+
+
+def _checked(record: Any) -> dict[str, Any]:
+    """Returns the record of a line if it has an integer `step` and its values are numbers or null."""
+    if not isinstance(record, dict) or type(record.get("step")) is not int:
+        raise ValueError("no integer `step`")
+    wrong = [k for k, v in record.items() if v is not None and type(v) not in (int, float)]
+    if wrong:
+        raise ValueError(f"{wrong[0]} is no number")
+    return record
 
 
 def read_metrics(path: str | os.PathLike) -> list[dict[str, Any]]:

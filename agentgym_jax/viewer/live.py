@@ -71,7 +71,7 @@ class LiveRun:
     def _rows_of(self, path: pathlib.Path) -> list[dict[str, Any]]:
         stamp = _stamp(path)
         if stamp not in self._rows:
-            self._rows[stamp] = list(map(records.row_of, records.read_records(path)))
+            self._rows[stamp] = list(records.parse_records(path, records.row_of))
         return self._rows[stamp]
 
 

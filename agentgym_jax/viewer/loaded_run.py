@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym_jax.episodes.trajectory import TokenSource, Trajectory, from_record
+from agentgym_jax.episodes.trajectory import TokenSource, Trajectory
 from agentgym_jax.evaluation import compare
 from agentgym_jax.runs import bucket
 from agentgym_jax.runs.frames import data_frame
@@ -83,15 +83,11 @@ class LoadedRun:
         Raises:
           FileNotFoundError: There are no such episodes.
         """
-        kind = self._kind(kind)
-        steps = self.folder.trajectory_steps(kind)
-        if not steps:
-            raise FileNotFoundError(f"{self.folder.trajectories} has no files {kind}_*.jsonl")
-        return self.folder.read_trajectories(steps[-1] if step is None else step, kind)
+        return self.folder.read_trajectories(*self._file(step, kind))
 
     def trajectories(self, step: int | None = None, kind: str | None = None) -> list[Trajectory]:
         """Returns the episodes of one step as trajectories; arguments and errors of `records`."""
-        return [from_record(record) for record in self.records(step, kind)]
+        return self.folder.read_episodes(*self._file(step, kind))
 
     def trajectories_frame(self) -> Any:
         """Returns a pandas DataFrame with one row for each recorded episode of the run.
@@ -106,9 +102,9 @@ class LoadedRun:
         files = records.trajectory_files(self.folder.trajectories)
         return data_frame(
             [
-                {"step": file.step, "kind": file.kind, **_row(record)}
+                {"step": file.step, "kind": file.kind, **row}
                 for file in files
-                for record in records.read_records(file.path)
+                for row in records.parse_records(file.path, _row)
             ]
         )
 
@@ -146,6 +142,14 @@ class LoadedRun:
         if kind is not None:
             return kind
         return "step" if self.folder.trajectory_steps("step") else "eval"
+
+    def _file(self, step: int | None, kind: str | None) -> tuple[int, str]:
+        """Returns the step and the kind of a file of episodes."""
+        kind = self._kind(kind)
+        steps = self.folder.trajectory_steps(kind)
+        if not steps:
+            raise FileNotFoundError(f"{self.folder.trajectories} has no files {kind}_*.jsonl")
+        return steps[-1] if step is None else step, kind
 
     def _metrics_rows(self) -> list[dict[str, Any]]:
         return read_metrics(self.folder.metrics_path)

@@ -6,12 +6,13 @@ import itertools
 import json
 import pathlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import tokenizers
 
 from agentgym_jax.episodes.trajectory import TokenSource
+from agentgym_jax.runs.json_lines import read_lines
 from agentgym_jax.runs.run_folder import trajectory_shards
 from agentgym_jax.text.tokenizer import BYTE_ALPHABET
 
@@ -23,6 +24,7 @@ _LONGEST_GOAL = 120  # characters
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _BYTE_OF = {character: byte for byte, character in enumerate(BYTE_ALPHABET)}
 Record = Mapping[str, Any]
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -47,14 +49,14 @@ def trajectory_files(folder: pathlib.Path) -> list[TrajectoryFile]:
 
 
 def read_records(path: pathlib.Path) -> Iterator[dict[str, Any]]:
-    """Yields the records of a file and of its shards; raises ValueError for invalid JSON."""
+    """Yields the records of a file and of its shards; raises the error of `read_lines`."""
+    return parse_records(path, dict)
+
+
+def parse_records(path: pathlib.Path, parse: Callable[[Any], T]) -> Iterator[T]:
+    """Yields `parse` of each record of a file and of its shards; raises as `read_lines` does."""
     for shard in trajectory_shards(path):
-        with open(shard, encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    yield json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise ValueError(f"{shard}, line {number} is not JSON: {error.msg}") from None
+        yield from read_lines(shard, parse)
 
 
 def environment_of(item_id: str) -> tuple[str, int | None]:

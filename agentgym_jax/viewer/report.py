@@ -112,7 +112,7 @@ def read_run(path: str | pathlib.Path) -> OpenRun:
     """Reads a run folder; raises the errors of `write_report`."""
     folder = checked_folder(path)
     files = records.trajectory_files(folder.trajectories)
-    rows = [list(map(records.row_of, records.read_records(file.path))) for file in files]
+    rows = [list(records.parse_records(file.path, records.row_of)) for file in files]
     return open_run(folder, files, rows)
 
 

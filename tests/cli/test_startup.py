@@ -1,13 +1,16 @@
 """The command-line flags of the entry points, as users set them."""
 
+import os
 import pathlib
 import signal
 import subprocess
 import sys
 
+import jax
 import pytest
 
 from agentgym_jax.api import USER_ERRORS, ConfigError, load_config
+from agentgym_jax.cli import process_setup
 from agentgym_jax.jobs.run import StopFlag
 from agentgym_jax.telemetry.guards import GuardStop
 from tests.waiting import PATIENCE_S
@@ -96,6 +99,16 @@ def test_even_the_smallest_program_is_cached_for_the_next_start(tmp_path):
     assert [path.name for path in tmp_path.glob("jit_add-*")]
 
 
+def test_a_cache_that_cannot_be_written_gives_one_warning(tmp_path, caplog):
+    (tmp_path / "file").touch()
+    before = jax.config.jax_compilation_cache_dir
+    process_setup.cache_programs(str(tmp_path / "file" / "cache"))
+    assert jax.config.jax_compilation_cache_dir == before
+    assert [record.getMessage() for record in caplog.records] == [
+        "compiled programs are not kept: give --compilation_cache=FOLDER"
+    ]
+
+
 @pytest.mark.slow
 def test_a_user_error_is_shown_without_secrets_or_traceback(tmp_path):
     address = "http://me:hunter2@host"
@@ -133,6 +146,7 @@ def test_a_second_ctrl_c_ends_a_command_at_once():
 import signal
 from agentgym_jax.runs import interrupts
 interrupts.install()
+from agentgym_jax.cli import process_setup
 from agentgym_jax.jobs.run import StopFlag
 with StopFlag().installed() as stop:
     signal.raise_signal(signal.SIGINT)
@@ -144,6 +158,59 @@ with StopFlag().installed() as stop:
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (130, "")
+
+
+@pytest.mark.parametrize("is_ignored", [False, True])
+def test_a_closed_terminal_stops_a_command_unless_nohup_protects_it(is_ignored):
+    handler = signal.SIG_IGN if is_ignored else signal.SIG_DFL
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        with StopFlag().installed() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert stop() is not is_ignored
+            assert is_ignored or stop.exit_status == 129
+        assert signal.getsignal(signal.SIGHUP) is handler
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+@pytest.mark.parametrize("target", ["pipe", "/dev/full", "closed"])
+def test_output_that_nobody_can_read_ends_no_command(tmp_path, stream, target):
+    done = tmp_path / "done"
+    program = (
+        "import sys, pathlib\n"
+        "from absl import logging\n"
+        "from agentgym_jax.cli import lasting_output\n"
+        "lasting_output.install()\n"
+        "assert logging.get_absl_handler().python_handler.stream in (None, sys.stderr)\n"
+        f"for _ in range(2000): print('a line', file=sys.{stream}, flush=True)\n"
+        f"pathlib.Path({str(done)!r}).touch()\n"
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    if target == "/dev/full":
+        os.close(writer)
+        writer = os.open(target, os.O_WRONLY)
+    command = [sys.executable, "-c", program]
+    if target == "closed":
+        number = {"stdout": 1, "stderr": 2}[stream]
+        command = ["sh", "-c", f'exec "$@" {number}>&-', "sh", *command]
+    ended = subprocess.run(command, cwd=ROOT, **{stream: writer}, timeout=PATIENCE_S)
+    os.close(writer)
+    assert ended.returncode == 0 and done.exists()
+
+
+def test_a_text_outside_the_encoding_of_the_terminal_is_escaped():
+    program = "from agentgym_jax.cli import lasting_output; lasting_output.install(); print('\\u2603 \\udc80')"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONIOENCODING": "ascii:strict"},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, "\\u2603 \\udc80\n")
 
 
 def test_a_second_ctrl_c_in_a_notebook_is_an_exception():

@@ -151,9 +151,10 @@ def test_an_invalid_evaluation_json_is_refused(begun):
     (begun.path / "evaluation.json").write_text("{")
     with pytest.raises(ValueError, match=r"evaluation.json is not JSON.*--workdir"):
         Journal(begun, IDENTITY).open()
-    (begun.path / "evaluation.json").write_text('{"format": 99}')
-    with pytest.raises(ValueError, match="another version"):
-        Journal(begun, IDENTITY).open()
+    for text in ('{"format": 99}', '{"format": 2}', "[]"):
+        (begun.path / "evaluation.json").write_text(text)
+        with pytest.raises(ValueError, match="another version"):
+            Journal(begun, IDENTITY).open()
     (begun.path / "evaluation.json").unlink()
     with pytest.raises(ValueError, match=r"evaluation.json is missing"):
         Journal(begun, IDENTITY).open()

@@ -207,6 +207,19 @@ def test_the_error_for_a_damaged_checkpoint_names_it_and_the_remedy(learner, cop
     assert extra == {"step": 1}
 
 
+@pytest.mark.parametrize("text", ["{", "[]", "{}"])
+def test_a_checkpoint_with_damaged_digests_is_damaged(learner, copied, text):
+    directory, _ = copied
+    (directory / "2" / "digests.json").write_text(text)
+    with (
+        Checkpoints(directory, max_to_keep=5, read_only=True) as checkpoints,
+        pytest.raises(
+            CheckpointError, match="damaged: digests.json cannot be read.*Delete the folder"
+        ),
+    ):
+        checkpoints.restore(2, abstract(learner))
+
+
 def test_an_incomplete_folder_is_never_restored(learner, copied):
     directory, _ = copied
     subprocess.run(["cp", "-r", str(directory / "2"), str(directory / "3")], check=True)

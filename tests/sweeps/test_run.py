@@ -88,6 +88,8 @@ def test_a_failed_run_does_not_stop_the_others_and_is_tried_again(tmp_path):
         assert summary[1] == f"kind=broken_seed=0: {folder.log_path(failed[0])}"
         assert summary[-1] == "    the reason of the failure"
         assert folder.log_path(failed[0]).read_text().count("first line") == calls
+    folder.log_path(failed[0]).unlink()  # by hand
+    assert failure_lines(folder, failed)[1:] == summary[1:2]
     assert "1 of 2 finished, 1 failed" in lines[-1]
     assert computed(folder, expand(sweep)[1]) == [1, 2, 3, 4]
 
