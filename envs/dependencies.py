@@ -69,7 +69,7 @@ WEB = [
 ]
 # Files of the packages that are not Python.
 PACKAGE_DATA = {
-    "agentgym_envs": ["*/*.json", "*/*.toml", "py.typed"],
+    "agentgym_envs": ["*/*.json", "*.toml", "*/*.toml", "py.typed"],
     "agentgym_facts": ["*.toml", "py.typed"],
     "agentgym_sites": ["*/*.toml", "shop/templates/**/*.html", "py.typed"],
     "agentgym_verifiers": ["py.typed"],
