@@ -69,9 +69,9 @@ WEB = [
 ]
 # Files of the packages that are not Python.
 PACKAGE_DATA = {
-    "agentgym_envs": ["*/*.json", "*/*.json.gz", "py.typed"],
-    "agentgym_facts": ["*.json", "py.typed"],
-    "agentgym_sites": ["shop/templates/**/*.html", "py.typed"],
+    "agentgym_envs": ["*/*.json", "*.toml", "*/*.toml", "py.typed"],
+    "agentgym_facts": ["*.toml", "py.typed"],
+    "agentgym_sites": ["*/*.toml", "shop/templates/**/*.html", "py.typed"],
     "agentgym_verifiers": ["py.typed"],
 }
 # gymnasium.make("agentgym/TextCraft-v0") works as soon as the package is installed.

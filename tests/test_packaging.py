@@ -116,3 +116,11 @@ def test_every_console_script_names_a_function(both):
     targets = dict(script.split(" = ") for script in scripts)
     assert {"agentgym-train", "agentgym-evaluate", "agentgym-view", "agentgym-envs"} <= set(targets)
     assert all(callable(pkgutil.resolve_name(target)) for target in targets.values())
+
+
+def test_every_data_file_of_the_servers_is_installed(both):
+    for package, patterns in both[1]["package_data"].items():
+        root = ROOT / "envs" / package
+        installed = {path for pattern in patterns for path in root.glob(pattern)}
+        data = {path for kind in ("html", "json", "toml") for path in root.rglob(f"*.{kind}")}
+        assert data <= installed

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from agentgym_facts import language
 
@@ -126,7 +126,7 @@ def _country(text: str) -> Iterator[list[Step]]:
         yield [Lookup("named", text.removeprefix("the "))]
 
 
-def _compared(table: Mapping[str, tuple[str, ...]], text: str) -> Iterator[list[Step]]:
+def _compared(table: language.Wordings, text: str) -> Iterator[list[Step]]:
     for relation, found in _matches(table, text):
         if "a" not in found:
             continue
@@ -140,9 +140,7 @@ def _compared(table: Mapping[str, tuple[str, ...]], text: str) -> Iterator[list[
         yield [*steps, Lookup(onward, 2)] if onward else steps
 
 
-def _matches(
-    table: Mapping[str, tuple[str, ...]], text: str
-) -> Iterator[tuple[str, dict[str, str]]]:
+def _matches(table: language.Wordings, text: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Yields the relations of a table whose wordings match the text, each with the contents of the
     wording's slots.
     """

@@ -70,6 +70,23 @@ def test_codes_are_searched_for_with_case_and_punctuation(text, code, is_there):
     assert mentions_code(text, code) == is_there
 
 
+@pytest.mark.parametrize(
+    ("relation", "subject", "answer", "text"),
+    [
+        ("highest_point", "Nepal", "Everest", "Elevation of Nepal: highest point: Everest 8,849 m;"),
+        ("highest_point_country", "Everest", "Nepal", "Elevation of Nepal: highest point: Everest 9 m"),
+        ("anthem", "Mali", "Le Mali", 'National anthem(s) of Mali: title: "Le Mali" (Mali)'),
+        ("anthem_country", "Le Mali", "Mali", 'National anthem(s) of Mali: title: "Le Mali" (Mali)'),
+        ("division_parent", "Kent", "South East", "Kent is a county of it. It is part of the region South East."),
+        ("city_country", "Ely", "United States", "Ely is a city or town in Ohio, United States. It has about 9"),
+    ],
+)  # fmt: skip
+def test_answers_are_read_without_heights_translations_types_and_regions(
+    relation, subject, answer, text
+):
+    assert RELATIONS[relation].read(Document("", text), subject, "") == answer
+
+
 def test_names_of_peaks_numbers_and_latitudes_are_parsed():
     assert peak_name("Rysy 2,499 m") == "Rysy"
     assert peak_name("Mount Everest (highest peak in Asia) 8,849 m") == "Mount Everest"

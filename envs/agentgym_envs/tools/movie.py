@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from agentgym_envs import data_files
 from agentgym_envs.base.served import ServedEnvironment
 from agentgym_envs.tools.actions import ToolError
 from agentgym_envs.tools.places import PLACES
@@ -31,8 +32,6 @@ _UNKNOWN = (
     '{"success":false,"status_code":34,'
     '"status_message":"The resource you requested could not be found."}'
 )
-_TEXT, _ARRAY = "Please answer me with a string.", "Please provide the answer as an array."
-_DATE = "Please answer in the form of a date 'YYYY-MM-DD'."
 _Facts = dict[str, Any]  # results of the tools for one film or person, by the tool's name
 
 
@@ -213,42 +212,6 @@ def _look(facts: _Facts, *tools: str) -> list[Call]:
     return [search, *((tool, {f"{kind}_id": str(found["id"])}) for tool in tools)]
 
 
-# Goal, the job of the crew member whom it asks about or "", a tool, and a path in its result, in
-# which * stands for every entry of a list.
-_Row = tuple[str, str, str, str]
-_TRAIN: dict[str, _Row] = {
-    "director": (f"Who directed the film {{}}? {_TEXT}", "", "get_movie_crew", "crew 0 name"),
-    "release_date": (f"When was {{}} released? {_DATE}", "", "get_movie_details", "release_date"),
-    "genres": (f"What are the genres of {{}}? {_ARRAY}", "", "get_movie_details", "genres * name"),
-    "countries": (
-        f"In which countries was the film {{}} produced? {_ARRAY}",
-        "",
-        "get_movie_production_countries",
-        "production_countries * name",
-    ),
-    "birthplace_of_the_director": (
-        f"Where was the director of the film {{}} born? {_TEXT}",
-        "Director",
-        "get_person_details",
-        "place_of_birth",
-    ),
-}
-_TEST: dict[str, _Row] = {
-    "dutch_summary": (
-        f"Please give the overview of the film {{}} in Dutch. {_TEXT}",
-        "",
-        "get_movie_translation",
-        "translations 1 data overview",
-    ),
-    "imdb_id_of_the_writer": (
-        f"What is the IMDB id of the writer of the film {{}}? {_TEXT}",
-        "Writer",
-        "get_person_external_ids",
-        "imdb_id",
-    ),
-}
-
-
 def _read(result: Any, path: Sequence[str]) -> Any:
     if not path:
         return result
@@ -257,8 +220,8 @@ def _read(result: Any, path: Sequence[str]) -> Any:
     return _read(result[int(path[0]) if path[0].isdigit() else path[0]], path[1:])
 
 
-def _template(row: _Row) -> Template:
-    goal, job, tool, path = row
+def _template(goal: str, tool: str, path: str, job: str = "") -> Template:
+    """Returns a template of `movie.toml`."""
 
     def template(rng: random.Random) -> Task:
         title, facts = rng.choice(list(_everything()[0].items()))
@@ -287,8 +250,12 @@ def _released_first(rng: random.Random) -> Task | None:
 
 @functools.cache
 def _tasks() -> TaskSet:
-    train, test = ({key: _template(row) for key, row in part.items()} for part in (_TRAIN, _TEST))
-    return draw("movie", 25, train=train, test={**test, "released_first": _released_first})
+    splits = {
+        split: {name: _template(**row) for name, row in rows.items()}
+        for split, rows in data_files.beside(__file__).items()
+    }
+    splits["test"]["released_first"] = _released_first
+    return draw("movie", 25, **splits)
 
 
 def make_served_environment() -> ServedEnvironment:

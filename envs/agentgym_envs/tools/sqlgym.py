@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from agentgym_envs import data_files
 from agentgym_envs.base.environment import StepResult
 from agentgym_envs.base.episodic import ReplayedEnvironment
 from agentgym_envs.base.protocol import clean_text
@@ -31,93 +32,30 @@ _REFUSAL = (
     r"near \"|no such |ambiguous |unrecognized |incomplete |not authorized|attempt to write"
     r"|interrupted|You can only|wrong number|misuse|string or blob|too many"
 )
-# by name: database, question, statement, and a query for the values that both contain
-_Row = tuple[str, str, str, str]
-_TRAIN: Mapping[str, _Row] = {
-    "price_of_a_product": (
-        "shop",
-        "What is the price of the {0}?",
-        "SELECT price FROM product WHERE name = '{0}'",
-        "SELECT name FROM product",
-    ),
-    "customers_of_a_city": (
-        "shop",
-        "What are the names of the customers in {0} who joined after {1}?",
-        "SELECT name FROM customer WHERE city = '{0}' AND joined > '{1}'",
-        "SELECT city, joined FROM customer",
-    ),
-    "dearer_products": (
-        "shop",
-        "How many products cost more than the {0}?",
-        "SELECT COUNT(*) FROM product WHERE price > (SELECT price FROM product WHERE name = '{0}')",
-        "SELECT name FROM product",
-    ),
-    "bought_by": (
-        "shop",
-        "Which products has {0} bought? Give each name once.",
-        "SELECT DISTINCT p.name FROM purchase b JOIN product p ON p.id = b.product_id "
-        "JOIN customer c ON c.id = b.customer_id WHERE c.name = '{0}'",
-        "SELECT name FROM customer",
-    ),
-    "courses_of_a_student": (
-        "school",
-        "What are the titles of the courses in which {0} is enrolled?",
-        "SELECT c.title FROM enrolment e JOIN course c ON c.id = e.course_id "
-        "JOIN student s ON s.id = e.student_id WHERE s.name = '{0}'",
-        "SELECT name FROM student",
-    ),
-    "average_mark": (
-        "school",
-        "What is the average mark in {0}?",
-        "SELECT AVG(e.mark) FROM enrolment e JOIN course c ON c.id = e.course_id "
-        "WHERE c.title = '{0}'",
-        "SELECT title FROM course",
-    ),
-}
-_TEST: Mapping[str, _Row] = {
-    "money_spent": (
-        "shop",
-        "How much money has {0} spent in total?",
-        "SELECT SUM(p.price * b.quantity) FROM purchase b JOIN product p ON p.id = b.product_id "
-        "JOIN customer c ON c.id = b.customer_id WHERE c.name = '{0}'",
-        "SELECT name FROM customer",
-    ),
-    "best_student": (
-        "school",
-        "Who has the highest mark in {0}? Give the names of all who have it.",
-        "SELECT s.name FROM enrolment e JOIN student s ON s.id = e.student_id "
-        "JOIN course c ON c.id = e.course_id WHERE c.title = '{0}' AND e.mark = (SELECT "
-        "MAX(mark) FROM enrolment WHERE course_id = c.id)",
-        "SELECT title FROM course",
-    ),
-    "neighbours": (
-        "shop",
-        "Which other customers live in the city of {0}? Give their names.",
-        "SELECT o.name FROM customer c JOIN customer o ON o.city = c.city AND o.id <> c.id "
-        "WHERE c.name = '{0}'",
-        "SELECT name FROM customer",
-    ),
-}
 
 
-def _template(row: _Row) -> Template:
-    name, text, statement, values = row
+def _template(database: str, question: str, statement: str, values: str) -> Template:
+    """Returns a template of `sqlgym.toml`."""
 
     def template(rng: random.Random) -> Task | None:
-        drawn = rng.choice(query(name, values))
+        drawn = rng.choice(query(database, values))
         gold = statement.format(*drawn)
-        rows = query(name, gold)
+        rows = query(database, gold)
         if rows in ([], [(0,)], [(None,)]):  # too easy to meet by chance
             return None
-        return Task(f"{describe(name)}\n\n{text.format(*drawn)}", (), {}, gold, {"name": name})
+        goal = f"{describe(database)}\n\n{question.format(*drawn)}"
+        return Task(goal, (), {}, gold, {"name": database})
 
     return template
 
 
 @functools.cache
 def _tasks() -> TaskSet:
-    train, test = ({key: _template(row) for key, row in part.items()} for part in (_TRAIN, _TEST))
-    return draw("sqlgym", 15, train=train, test=test)
+    splits = {
+        split: {name: _template(**row) for name, row in rows.items()}
+        for split, rows in data_files.beside(__file__).items()
+    }
+    return draw("sqlgym", 15, **splits)
 
 
 @dataclasses.dataclass(frozen=True)

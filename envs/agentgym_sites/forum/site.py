@@ -13,6 +13,9 @@ def make_site() -> PackagedSite:
         accounts={"reddit": Account(AGENT, PASSWORD)},
         application="django-spirit",
         imports=["spirit"],
-        sources=["build.py", "circles.py", "seed.py", "settings.py", "tables.py", "words.py"],
+        sources=[
+            *("build.py", "circles.py", "circles.toml", "seed.py", "settings.py", "tables.py"),
+            *("words.py", "words.toml"),
+        ],
         distributions=["django-spirit", "Django"],
     )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from agentgym_sites.chance import Dice
 from agentgym_sites.forum.circles import CIRCLES, Circle
-from agentgym_sites.forum.words import AGENT, FIRST, MODERATOR, OPENINGS, REPLIES, SECOND
+from agentgym_sites.forum.words import AGENT, MODERATOR, WORDS
 
 FIRST_DAY = datetime.datetime(2023, 3, 1, tzinfo=datetime.UTC)
 LAST_DAY = datetime.datetime(2024, 2, 27, tzinfo=datetime.UTC)
@@ -84,7 +84,10 @@ class Topic:
 @functools.cache
 def members() -> tuple[str, ...]:
     """Returns all usernames; member n (from 1) is at index n - 1, and the moderator is the first."""
-    return (MODERATOR, *(f"{first}_{second}" for first in FIRST for second in SECOND))
+    return (
+        MODERATOR,
+        *(f"{first}_{second}" for first in WORDS["first"] for second in WORDS["second"]),
+    )
 
 
 def category_title(category: int) -> str:
@@ -133,7 +136,7 @@ class Letter:
 def letters() -> tuple[Letter, ...]:
     """Returns the agent's private topics, whose numbers follow those of the public topics."""
     dice = Dice("forum letters")
-    authors = dice.sample(_others(), len(_LETTERS))
+    authors = dice.sample(_others(), len(WORDS["letters"]))
     when = datetime.datetime(2024, 2, 18, 9, tzinfo=datetime.UTC)
     return tuple(
         Letter(
@@ -145,30 +148,9 @@ def letters() -> tuple[Letter, ...]:
             answer,
         )
         for index, ((title, text, answer), author) in enumerate(
-            zip(_LETTERS, authors, strict=True), start=1
+            zip(WORDS["letters"], authors, strict=True), start=1
         )
     )
-
-
-# Title, text with a placeholder, and the value of the placeholder.
-_LETTERS = (
-    ("Key of the shed", "The key of the shed is now under the {answer}.", "blue flower pot"),
-    ("Your parcel", "Your parcel came to us; we left it with {answer}.", "the baker"),
-    ("Choir on Friday", "Choir starts at {answer} this week, do not be late.", "18:45"),
-    (
-        "Borrowed ladder",
-        "May I keep the ladder until {answer}? The roof is not done.",
-        "2024-03-09",
-    ),
-    ("Lift to the fair", "We have room for {answer} more in the car to the fair.", "3"),
-    ("Old radio", "I would sell you the old radio for {answer} dollars.", "35"),
-    (
-        "Password of the club room",
-        "The word at the door of the club room is {answer}.",
-        "marmalade",
-    ),
-    ("Table for Saturday", "I booked the table in the name of {answer}.", "Winterbourne"),
-)
 
 
 def _drafts(category: int, circle: Circle) -> list[Topic]:
@@ -199,17 +181,10 @@ class _Draft:
 
 def _advice(draft: _Draft) -> Topic:
     title = draft.circle.questions[draft.earlier]
-    lines = _chat(draft, (*draft.circle.tips, *REPLIES["advice"]), draft.dice.between(4, 9))
+    lines = _chat(
+        draft, (*draft.circle.tips, *WORDS["replies"]["advice"]), draft.dice.between(4, 9)
+    )
     return _topic(draft, "advice", title, lines)
-
-
-# Texts of recommendations. Solutions match these words to find the product and the price.
-_RECOMMENDATIONS = (
-    "I use the {product} and would buy it again. It cost {price} dollars.",
-    "I use the {product} and have no complaints. It cost {price} dollars in the spring sale.",
-    "I use the {product} and lend it to everybody. It cost {price} dollars two years ago.",
-    "I use the {product} and it still looks like new. It cost {price} dollars at the fair.",
-)
 
 
 def _choice(draft: _Draft) -> Topic:
@@ -221,12 +196,12 @@ def _choice(draft: _Draft) -> Topic:
         Recommendation(speaker, product, 5 * dice.between(4, 60))
         for speaker, product in zip(speakers, products, strict=True)
     )
-    forms = dice.sample(_RECOMMENDATIONS, len(told))
+    forms = dice.sample(WORDS["recommendations"], len(told))
     lines = [
         (one.author, form.format(product=one.product, price=one.price))
         for one, form in zip(told, forms, strict=True)
     ]
-    for line in _chat(draft, REPLIES["choice"], dice.between(1, 4)):
+    for line in _chat(draft, WORDS["replies"]["choice"], dice.between(1, 4)):
         lines.insert(dice.below(len(lines) + 1), line)
     return _topic(draft, "choice", title, lines, recommendations=told)
 
@@ -236,7 +211,7 @@ _SPANS = ("the first week", "three weeks later", "after two months", "after half
 
 def _diary(draft: _Draft) -> Topic:
     title = f"{draft.circle.projects[draft.earlier]}: {_SPANS[draft.earlier]}"
-    lines = _chat(draft, REPLIES["diary"], draft.dice.between(3, 8))
+    lines = _chat(draft, WORDS["replies"]["diary"], draft.dice.between(3, 8))
     return _topic(draft, "diary", title, lines)
 
 
@@ -247,7 +222,7 @@ def _meeting(draft: _Draft) -> Topic:
     date = f"2024-{month:02}-{dice.between(1, 28):02}"
     hour = f"{dice.between(9, 19)}:{dice.pick(('00', '15', '30', '45'))}"
     host = dice.pick(_others())
-    lines = _chat(draft, REPLIES["meeting"], dice.between(3, 7))
+    lines = _chat(draft, WORDS["replies"]["meeting"], dice.between(3, 7))
     lines.insert(
         0, (host, f"It is settled: we meet on {date} at {hour} at {circle.place}. Bring a friend.")
     )
@@ -269,7 +244,7 @@ def _poll(draft: _Draft) -> Topic:
     ]
     poll = dict(zip(options, map(tuple, dice.sample(groups, 4)), strict=True))
     title = f"Poll: what should the {circle.title.lower()} circle do next?"
-    lines = _chat(draft, REPLIES["poll"], dice.between(3, 6))
+    lines = _chat(draft, WORDS["replies"]["poll"], dice.between(3, 6))
     return _topic(draft, "poll", title, lines, poll=poll)
 
 
@@ -292,7 +267,7 @@ def _topic(draft: _Draft, kind: str, title: str, lines: list[tuple[str, str]], *
     day = dice.between(first, days - 1)
     moment = FIRST_DAY + datetime.timedelta(days=day, minutes=dice.below(1440))
     opener = AGENT if dice.below(20) == 0 else dice.pick(_others())
-    opening = dice.pick(OPENINGS[kind])
+    opening = dice.pick(WORDS["openings"][kind])
     if kind == "poll":
         options = "\n".join(
             f"{number}. {option}" for number, option in enumerate(facts["poll"], start=1)

@@ -13,7 +13,7 @@ from oscar.core.loading import get_model
 
 from agentgym_sites import clock
 from agentgym_sites.django_template import save_login
-from agentgym_sites.shop import images, sessions, words
+from agentgym_sites.shop import images, sessions
 from agentgym_sites.shop.tables import (
     ADMIN,
     BASKET_ID,
@@ -29,6 +29,7 @@ from agentgym_sites.shop.tables import (
     Tables,
     tables,
 )
+from agentgym_sites.shop.words import SHELVES, WORDS
 
 _BACKEND = "oscar.apps.customer.auth_backends.EmailBackend"
 _SALT = "northgate"  # a random salt would make each build of the template different
@@ -69,10 +70,10 @@ def _write_products(shop: Tables) -> None:
     classes = {}
     categories = {}
     category_model = get_model("catalogue", "Category")
-    for department, text in words.DEPARTMENT_TEXTS.items():
+    for department, text in WORDS["departments"].items():
         root = category_model.add_root(name=department, description=text)
         classes[department] = _product_class(department)
-        for shelf in words.SHELVES:
+        for shelf in SHELVES:
             if shelf.department == department:
                 root.refresh_from_db()
                 categories[shelf.name] = root.add_child(name=shelf.name)
@@ -115,7 +116,7 @@ def _product_class(department: str):
         name=department, requires_shipping=True, track_stock=True
     )
     names = {"Brand", "Material", "Made in", "Guarantee"}
-    for shelf in words.SHELVES:
+    for shelf in SHELVES:
         if shelf.department == department:
             names |= {shelf.variant_name, shelf.size[0]}
     for name in sorted(names):

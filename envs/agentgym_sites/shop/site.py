@@ -20,6 +20,6 @@ def make_site() -> PackagedSite:
         },
         application="django-oscar",
         imports=["oscar"],
-        sources=[f"{name}.py" for name in files],
+        sources=["images.toml", "words.toml", *(f"{name}.py" for name in files)],
         distributions=["django-oscar", "Django"],
     )

@@ -9,7 +9,7 @@ import functools
 import re
 
 from agentgym_sites.chance import Dice
-from agentgym_sites.shop import words
+from agentgym_sites.shop.words import SHELVES, WORDS, Shelf
 
 PRODUCTS_PER_SHELF = 28
 CUSTOMERS = 72
@@ -32,7 +32,7 @@ class Product:
     id: int
     upc: str
     title: str
-    shelf: words.Shelf
+    shelf: Shelf
     brand: str
     line: str
     attributes: tuple[tuple[str, str], ...]  # pairs of name and value
@@ -176,26 +176,8 @@ class Tables:
         return [r for r in self.reviews if r.product is product and r.is_approved]
 
 
-VOUCHERS = (
-    Voucher("Spring welcome", "SPRING10", 10, datetime.date(2024, 2, 1), datetime.date(2024, 5, 31)),
-    Voucher("Loyal customers", "LOYAL15", 15, datetime.date(2024, 1, 1), datetime.date(2024, 12, 31)),
-    Voucher("Friends of the shop", "FRIENDS20", 20, datetime.date(2024, 2, 15), datetime.date(2024, 3, 31)),
-    Voucher("Garden days", "GARDEN5", 5, datetime.date(2024, 3, 1), datetime.date(2024, 6, 30)),
-    Voucher("Winter sale", "WINTER25", 25, datetime.date(2023, 12, 1), datetime.date(2024, 1, 31)),
-    Voucher("Anniversary", "TENYEARS", 12, datetime.date(2024, 2, 20), datetime.date(2024, 4, 20)),
-)  # fmt: skip
-PAGES = (
-    Page("/about-us/", "About us", "Northgate Market has sold things that last since 2014. Our "
-         "warehouses are in Northgate, Riverside and Hillcrest."),
-    Page("/delivery/", "Delivery", "Delivery is free. Parcels leave within 2 working days and "
-         "arrive after 3 to 5 more. We send to addresses in the United States only."),
-    Page("/returns/", "Returns", "You may send anything back within 45 days. Write the order "
-         "number on the parcel. The money is with you after 10 working days."),
-    Page("/guarantee/", "Guarantee", "The guarantee of each product is named on its page. Outside "
-         "of it we repair at cost."),
-    Page("/contact/", "Contact", "Write to care@northgate.example.com or call 555-0142 on weekdays "
-         "from 9 to 17 o'clock."),
-)  # fmt: skip
+VOUCHERS = tuple(Voucher(**row) for row in WORDS["vouchers"])
+PAGES = tuple(Page(**row) for row in WORDS["pages"])
 
 
 @functools.cache
@@ -224,12 +206,12 @@ def tables() -> Tables:
     )
 
 
-def category_path(shelf: words.Shelf) -> str:
+def category_path(shelf: Shelf) -> str:
     """Returns the path of a category's page; categories are numbered in the order of the seed."""
     number = 0
-    for department in words.DEPARTMENT_TEXTS:
+    for department in WORDS["departments"]:
         number += 1
-        for other in words.SHELVES:
+        for other in SHELVES:
             if other.department == department:
                 number += 1
                 if other is shelf:
@@ -245,10 +227,10 @@ def slug(text: str) -> str:
 
 def _products() -> tuple[Product, ...]:
     products: list[Product] = []
-    for shelf in words.SHELVES:
+    for shelf in SHELVES:
         dice = Dice(f"shelf {shelf.name}")
-        lines = dice.sample(words.LINES, PRODUCTS_PER_SHELF // 2)
-        brands = dice.sample(words.BRANDS, 5)
+        lines = dice.sample(WORDS["lines"], PRODUCTS_PER_SHELF // 2)
+        brands = dice.sample(WORDS["brands"], 5)
         for line in lines:
             brand = dice.pick(brands)
             for variant in sorted(dice.sample(shelf.variants, 2), key=shelf.variants.index):
@@ -256,15 +238,13 @@ def _products() -> tuple[Product, ...]:
     return tuple(products)
 
 
-def _product(
-    number: int, shelf: words.Shelf, brand: str, line: str, variant: str, dice: Dice
-) -> Product:
+def _product(number: int, shelf: Shelf, brand: str, line: str, variant: str, dice: Dice) -> Product:
     material = dice.pick(shelf.materials)
     size_name, sizes = shelf.size
     size = dice.pick(sizes)
-    country = dice.pick(words.COUNTRIES)
+    country = dice.pick(WORDS["countries"])
     guarantee = f"{dice.between(1, 10)} years"
-    opening = dice.pick(words.OPENINGS).format(
+    opening = dice.pick(WORDS["openings"]).format(
         noun=shelf.noun.lower(), line=line, brand=brand, material=material
     )
     low, high = shelf.cents
@@ -300,11 +280,11 @@ def _customers() -> tuple[Customer, ...]:
     dice = Dice("customers")
     customers = []
     for index in range(CUSTOMERS):
-        first = words.FIRST_NAMES[index % len(words.FIRST_NAMES)]
-        last = words.LAST_NAMES[index % len(words.LAST_NAMES)]
-        city, state, postcode = dice.pick(words.CITIES)
+        first = WORDS["first_names"][index % len(WORDS["first_names"])]
+        last = WORDS["last_names"][index % len(WORDS["last_names"])]
+        city, state, postcode = dice.pick(WORDS["cities"])
         address = Address(
-            f"{dice.between(1, 240)} {dice.pick(words.STREETS)}", city, state, postcode
+            f"{dice.between(1, 240)} {dice.pick(WORDS['streets'])}", city, state, postcode
         )
         email = f"{first}.{last}@example.com".lower()
         customers.append(Customer(index + 1, first, last, email, address))
@@ -352,12 +332,12 @@ def _reviews(products: tuple[Product, ...], customers: tuple[Customer, ...]) -> 
 
 def _review(product: Product, customer: Customer, dice: Dice, *, is_approved: bool) -> Review:
     score = dice.pick((5, 5, 5, 4, 4, 4, 3, 3, 2, 1))
-    sentences = dice.sample(words.REVIEW_SENTENCES[score], 2)
+    sentences = dice.sample(WORDS["review_sentences"][str(score)], 2)
     return Review(
         product=product,
         customer=customer,
         score=score,
-        title=dice.pick(words.REVIEW_TITLES[score]),
+        title=dice.pick(WORDS["review_titles"][str(score)]),
         body=" ".join(sentences).format(noun=product.shelf.noun.lower()),
         written=FIRST_DAY + datetime.timedelta(days=dice.below(410), minutes=dice.below(600)),
         is_approved=is_approved,

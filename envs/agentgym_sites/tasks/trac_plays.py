@@ -2,8 +2,7 @@
 
 from agentgym_sites.tasks import script
 from agentgym_sites.tasks.script import Node, Reader, Way, click, fill, in_order
-from agentgym_sites.trac.pages import full_name
-from agentgym_sites.trac.projects import Project
+from agentgym_sites.trac.projects import Project, full_name
 from agentgym_sites.trac.tables import Milestone
 from agentgym_sites.trac.tickets import Ticket
 

@@ -9,6 +9,7 @@ import sqlite3
 import sys
 from collections.abc import Iterable
 
+from agentgym_envs import data_files
 from agentgym_sites import clock
 from agentgym_sites.episode_database import add_clock
 from agentgym_sites.site import storage_state_path
@@ -24,56 +25,7 @@ _COOKIES = {
 }
 _MAKER = "larkspur"  # author of the reports that Trac provides
 
-_OPTIONS = (
-    ("project", "name", "Larkspur Works"),
-    ("project", "descr", "The projects of Larkspur Works"),
-    ("project", "footer", "The projects of Larkspur Works"),
-    ("header_logo", "src", ""),
-    ("trac", "database", "sqlite:db/trac.db"),
-    ("trac", "default_language", "en"),
-    ("trac", "default_timezone", "UTC"),
-    ("trac", "default_date_format", "iso8601"),
-    ("trac", "default_dateinfo_format", "absolute"),
-    # Browsers request previews while a user types, so the number of requests would depend on the
-    # machine's speed.
-    ("trac", "auto_preview_timeout", "0"),
-    ("trac", "wiki_toolbars", "disabled"),
-    ("trac", "resizable_textareas", "disabled"),
-    ("ticket", "restrict_owner", "enabled"),
-    ("ticket", "default_type", "defect"),
-    ("ticket", "default_priority", "minor"),
-    ("ticket", "default_component", ""),
-    ("ticket", "default_owner", ""),
-    ("milestone", "default_group_by", "priority"),
-    ("query", "items_per_page", "50"),
-    ("report", "items_per_page", "50"),
-    ("logging", "log_type", "stderr"),
-    ("logging", "log_level", "ERROR"),
-    ("metanav", "about", "disabled"),
-    # Trac's default permission policies without the policy for attachments, because attachments
-    # would be files outside an episode's database.
-    (
-        "trac",
-        "permission_policies",
-        "DefaultWikiPolicy, DefaultTicketPolicy, DefaultPermissionPolicy",
-    ),
-    # Disabled components; they would show files, settings or paths of this machine.
-    ("components", "trac.versioncontrol.*", "disabled"),
-    ("components", "trac.admin.console.*", "disabled"),
-    ("components", "trac.admin.web_ui.*", "disabled"),
-    ("components", "trac.about.*", "disabled"),
-    ("components", "trac.mimeview.rst.*", "disabled"),
-    ("components", "trac.wiki.macros.TracIniMacro", "disabled"),
-    ("wiki", "safe_schemes", "http, https, mailto"),  # excludes `file:` links
-    ("wiki", "render_unsafe_content", "disabled"),
-)
-_PERMISSIONS = (
-    *(("anonymous", f"{area}_VIEW") for area in ("MILESTONE", "REPORT", "ROADMAP", "SEARCH")),
-    *(("anonymous", f"{area}_VIEW") for area in ("TICKET", "TIMELINE", "WIKI")),
-    *(("authenticated", f"MILESTONE_{deed}") for deed in ("CREATE", "MODIFY")),
-    *(("authenticated", f"TICKET_{deed}") for deed in ("CREATE", "MODIFY")),
-    *(("authenticated", f"WIKI_{deed}") for deed in ("CREATE", "MODIFY")),
-)
+_SETTINGS = data_files.beside(__file__)
 
 
 def main() -> None:
@@ -82,8 +34,13 @@ def main() -> None:
     present.install()
     from trac.env import Environment
 
+    options = [
+        (section, name, value)
+        for section, values in _SETTINGS["options"].items()
+        for name, value in values.items()
+    ]
     with clock.at(clock.EPISODE_START):
-        made = Environment(str(folder / ENVIRONMENT), create=True, options=_OPTIONS)
+        made = Environment(str(folder / ENVIRONMENT), create=True, options=options)
         made.shutdown()
     shutil.move(folder / ENVIRONMENT / "db" / "trac.db", folder / TEMPLATE)
     with contextlib.closing(sqlite3.connect(folder / TEMPLATE)) as connection:
@@ -106,7 +63,8 @@ def _seed(connection: sqlite3.Connection) -> None:
         places = ", ".join("?" * len(rows[0]))
         connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows)
 
-    fill("permission", _PERMISSIONS)
+    permissions = _SETTINGS["permissions"].items()
+    fill("permission", ((user, action) for user, actions in permissions for action in actions))
     fill("session", ((login, 1, 0) for login in PEOPLE))
     fill("session_attribute", ((login, 1, "name", " ".join(PEOPLE[login])) for login in PEOPLE))
     fill("auth_cookie", [(_COOKIES["trac_auth"], AGENT, "", _seconds(clock.EPISODE_START))])

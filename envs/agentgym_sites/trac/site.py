@@ -7,13 +7,13 @@ from agentgym_sites.trac.projects import AGENT, PASSWORD
 
 def make_site() -> PackagedSite:
     """Returns the site."""
-    files = ("build", "handbook", "pages", "present", "projects", "tables", "tickets")
+    files = ("build", "projects", "tables", "tickets")
     return PackagedSite(
         name="trac",
         paths={"gitlab": ""},
         accounts={"gitlab": Account(AGENT, PASSWORD)},
         application="Trac",
         imports=["trac", "pkg_resources"],  # Trac imports pkg_resources
-        sources=[f"{name}.py" for name in files],
+        sources=["present.py", *(f"{name}.{kind}" for name in files for kind in ("py", "toml"))],
         distributions=["Trac"],
     )

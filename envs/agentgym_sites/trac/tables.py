@@ -6,13 +6,14 @@ milestone. The wiki pages of a project are below a page with the project's name.
 
 import dataclasses
 import functools
-import re
+from collections.abc import Iterator
 
-from agentgym_sites.trac import handbook, pages
-from agentgym_sites.trac.projects import PROJECTS, Project
+from agentgym_envs import data_files
+from agentgym_sites.trac.projects import PROJECTS, Project, full_name
 from agentgym_sites.trac.tickets import milestone_name
 
 START = "WikiStart"
+_PAGES = data_files.beside(__file__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,54 +68,35 @@ def wiki_pages() -> tuple[WikiPage, ...]:
     """Returns the wiki pages: a start page that lists the projects, the handbook, and the pages of
     all projects.
     """
-    projects = {project.identifier: project for project in PROJECTS}
     start = "\n".join(
         f" * [wiki:{wiki_root(project)} {project.name}]: {project.description}"
         for project in PROJECTS
     )
-    above = [
-        WikiPage(
-            START, PROJECTS[0].on_call, "2023-03-06 09:00:00", f"= Larkspur Works =\n\n{start}\n"
-        ),
-        WikiPage("TitleIndex", PROJECTS[0].on_call, "2023-03-06 09:00:00", "[[TitleIndex]]\n"),
-        *(
-            WikiPage(name, PROJECTS[0].on_call, "2023-03-06 09:00:00", text)
-            for name, text in handbook.PAGES.items()
-        ),
-    ]
-    below = [
-        WikiPage(
-            _page_name(projects[page.project], page.title),
-            page.author,
-            page.when,
-            _trac_markup(projects[page.project], page.text),
-        )
-        for page in pages.wiki_pages()
-    ]
-    return (*above, *below)
-
-
-def _page_name(project: Project, title: str) -> str:
-    root = wiki_root(project)
-    return root if title == "Wiki" else f"{root}/{title.replace(' ', '_')}"
-
-
-def _trac_markup(project: Project, textile: str) -> str:
-    """Translates the Textile markup of the pages to Trac's markup: headings, lists, links, code and
-    bold words.
-    """
-
-    def link(match: re.Match[str]) -> str:
-        return f"[wiki:{_page_name(project, match[1])} {match[1]}]"
-
-    rules = (
-        (r"^h1\. (.*)$", r"= \1 ="),
-        (r"^h2\. (.*)$", r"== \1 =="),
-        (r"^# ", " 1. "),
-        (r"^\* ", " * "),
-        (r"\*(\w[^*\n]*)\*", r"'''\1'''"),
-        (r"@([^@\n]+)@", r"`\1`"),
+    texts = {
+        START: f"= Larkspur Works =\n\n{start}\n",
+        "TitleIndex": "[[TitleIndex]]\n",
+        **_PAGES["handbook"],
+    }
+    above = (
+        WikiPage(name, PROJECTS[0].on_call, "2023-03-06 09:00:00", text)
+        for name, text in texts.items()
     )
-    for pattern, replacement in rules:
-        textile = re.sub(pattern, replacement, textile, flags=re.MULTILINE)
-    return re.sub(r"\[\[([^\]]+)\]\]", link, textile)
+    return (*above, *(page for project in PROJECTS for page in _project_pages(project)))
+
+
+def _project_pages(project: Project) -> Iterator[WikiPage]:
+    manager = next(login for login in reversed(project.roles) if project.roles[login] == "Manager")
+    parts = (
+        f" * '''{part}''': belongs to {project.categories[index // 2]}."
+        for index, part in enumerate(project.components)
+    )
+    facts = {
+        "project": project,
+        "root": wiki_root(project),
+        "manager": full_name(manager),
+        "on_call": full_name(project.on_call),
+        "parts": "\n".join(parts),
+    }
+    for day, (name, text) in enumerate(_PAGES["projects"].items(), start=6):
+        when = f"2023-03-{day:02} 09:30:00"
+        yield WikiPage(name.format(**facts), manager, when, text.format(**facts))

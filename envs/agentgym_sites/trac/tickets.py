@@ -9,6 +9,7 @@ import functools
 import random
 from collections.abc import Iterable
 
+from agentgym_envs import data_files
 from agentgym_sites.trac.projects import PROJECTS, Project
 
 TICKETS_PER_PROJECT = 48
@@ -17,102 +18,7 @@ LAST_DAY = datetime.date(2024, 2, 27)  # last day of tickets, because episodes s
 PRIORITIES = ("trivial", "minor", "major", "critical", "blocker")
 CLOSED = "closed"
 
-_PROBLEMS = {
-    "defect": (
-        "crashes when the list is empty",
-        "shows yesterday's values after midnight",
-        "loses the last entry when two people save",
-        "ignores the selected time zone",
-        "is slow with more than a thousand rows",
-        "prints umlauts as question marks",
-        "accepts dates in the past",
-        "counts cancelled entries twice",
-        "stays blank in a narrow window",
-        "forgets its filter after a reload",
-        "rounds amounts the wrong way",
-        "hangs when the disk is full",
-        "sends the same message twice",
-        "breaks on names with an apostrophe",
-    ),
-    "enhancement": (
-        "should export to a spreadsheet",
-        "should explain its error messages",
-        "should remember the last view",
-        "needs an undo button",
-        "should work with the keyboard alone",
-        "needs a weekly summary",
-        "should show who changed what",
-        "needs a trial mode without side effects",
-    ),
-    "task": (
-        "cannot be reached from the branch office",
-        "asks for a password on each start",
-        "needs a written guide for new colleagues",
-        "has to move to the new server",
-    ),
-}
-_REMARKS = {
-    "defect": (
-        "Seen on the test system since the last update.",
-        "Three customers called about it this week.",
-        "It does not happen on every machine.",
-        "I could reproduce it with the sample data.",
-        "It was fine before the move to the new server.",
-        "The night shift noticed it first.",
-    ),
-    "enhancement": (
-        "It would save the branch offices an hour a day.",
-        "The customers asked for it at the spring meeting.",
-        "Two of the pilot users are waiting for it.",
-        "Please talk to the support desk before starting.",
-        "A simple first version would do.",
-    ),
-    "task": (
-        "The branch office has asked for it twice.",
-        "Please talk to the support desk before starting.",
-        "It can wait until the next quiet week.",
-        "The operators will help with it.",
-    ),
-}
-# Comments that fit an open ticket of each type.
-_NOTES = {
-    "defect": (
-        "I can confirm this with the current build.",
-        "The log says nothing unusual around that time.",
-        "A first patch is being reviewed.",
-        "Could somebody from the field test this?",
-        "The cause seems to be an old setting.",
-        "Please write down the steps that lead there.",
-        "We should check the neighbouring module, too.",
-    ),
-    "enhancement": (
-        "Not before the next release, I am afraid.",
-        "A sketch of the new screen is with the designers.",
-        "The customer agreed to wait for it.",
-        "Let us discuss it on Thursday.",
-        "Could somebody from the field comment on this?",
-        "I like the idea, but it needs an estimate.",
-    ),
-    "task": (
-        "Let us discuss it on Thursday.",
-        "I have asked the operators for a date.",
-        "The branch office agreed to wait.",
-        "Who has the contract with the provider?",
-        "Half of it is done.",
-    ),
-}
-# Comments on a change of status; for closed tickets, they depend on the resolution.
-_ON_ACCEPTING = ("I will take this.", "On my list for this week.", "")
-_ON_CLOSING = {
-    "fixed": ("Done and tested.", "It is in the current build.", "Reviewed and merged.", ""),
-    "wontfix": ("We decided against it at the planning meeting.", "Not worth the risk."),
-    "worksforme": ("I cannot reproduce it with the current build.",),
-}
-_ON_REOPENING = (
-    "It happened again this morning.",
-    "The customer says that it is not solved.",
-    "The last update brought it back.",
-)
+_TEXTS = data_files.beside(__file__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,12 +111,12 @@ def _drafts(project: Project, rng: random.Random) -> Iterable[_Draft]:
     """Yields the drafts of a project, each with another pair of component and problem."""
     pairs = {
         kind: [(part, problem) for part in project.components for problem in problems]
-        for kind, problems in _PROBLEMS.items()
+        for kind, problems in _TEXTS["problems"].items()
     }
     for each in pairs.values():
         rng.shuffle(each)
     for _ in range(TICKETS_PER_PROJECT):
-        kind = rng.choices(tuple(_PROBLEMS), (55, 30, 15))[0]
+        kind = rng.choices(tuple(_TEXTS["problems"]), (55, 30, 15))[0]
         component, problem = pairs[kind].pop()
         day = FIRST_DAY + datetime.timedelta(days=rng.randrange((LAST_DAY - FIRST_DAY).days - 10))
         minute = rng.randrange(8 * 60, 17 * 60)
@@ -225,7 +131,7 @@ def _ticket(rng: random.Random, number: int, draft: _Draft) -> Ticket:
     status, resolution = moves[-1] if moves else ("new", "")
     reporter = rng.choice(list(project.roles))
     owner = rng.choice(developers) if moves or rng.random() < 0.6 else ""
-    first, second = rng.sample(_REMARKS[draft.kind], 2)
+    first, second = rng.sample(_TEXTS["remarks"][draft.kind], 2)
     return Ticket(
         number=number,
         project=project.identifier,
@@ -293,7 +199,7 @@ def _changes(
     The owner accepts and closes the ticket, and the reporter reopens it.
     """
     count = rng.choices((0, 1, 2, 3), (25, 35, 25, 15))[0]
-    notes = rng.sample(_NOTES[draft.kind], count)
+    notes = rng.sample(_TEXTS["notes"][draft.kind], count)
     # Each comment precedes a change of status, so closed tickets get no later comments.
     places = sorted(rng.randrange(max(len(moves), 1)) for _ in notes)
     events: list[tuple[str, str, dict[str, tuple[str, str]]]] = []
@@ -306,7 +212,7 @@ def _changes(
             pairs = zip(("status", "resolution"), before, after, strict=True)
             fields = {name: (old, new) for name, old, new in pairs if old != new}
             author = reporter if after[0] == "reopened" else owner
-            events.append((author, rng.choice(_words(after)), fields))
+            events.append((author, rng.choice(_TEXTS["moves"][after[1] or after[0]]), fields))
             before = after
     return tuple(
         Change(author, _time(when), note, fields)
@@ -314,14 +220,6 @@ def _changes(
             _moments(rng, draft.created, len(events)), events, strict=True
         )
     )
-
-
-def _words(move: tuple[str, str]) -> tuple[str, ...]:
-    """Returns the comments that fit a change of status."""
-    status, resolution = move
-    if status == CLOSED:
-        return _ON_CLOSING[resolution]
-    return _ON_ACCEPTING if status == "accepted" else _ON_REOPENING
 
 
 def _moments(
