@@ -92,10 +92,9 @@ setup(
     package_data=SERVERS["PACKAGE_DATA"]
     | {"agentgym_jax": ["py.typed"]}
     | {"agentgym_jax.native": ["*.cc", "*.h"]}  # compiled at first use
-    | {"agentgym_jax.viewer": ["page/*", "panels.toml"]}
+    | {"agentgym_jax.viewer": ["page/*", "*.mplstyle"]}
     | {"agentgym_jax.data": ["suite_items/*.txt"]}
     | {"agentgym_jax.client.agentgym_originals": ["*.toml"]}
-    | {"agentgym_jax.serving": ["fields.toml"]}
     | {"agentgym_jax.configs": ["*/*/*.json"]},
     install_requires=TRAINING + SERVERS["ENVIRONMENTS"],
     entry_points=SERVERS["ENTRY_POINTS"]

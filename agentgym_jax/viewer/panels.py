@@ -1,10 +1,8 @@
-"""Figures of a run. Each figure shows a few related metrics; panels.toml is their table."""
+"""Table of the figures of a run. Each figure shows a few related metrics."""
 
 import dataclasses
 import itertools
-import pathlib
-import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -206,8 +204,61 @@ def _environment_turns(ax: Axes, run: Run) -> None:
     ax.set_ylim(bottom=0)
 
 
-def _curves(names: Sequence[str], level: float | None, is_log: bool) -> Callable[[Axes, Run], None]:
-    """Returns the function that draws one line per metric, and a horizontal line at `level`."""
+# Label of a metric in the legend of its panel.
+_LABELS = {
+    "rollout/success": "training",
+    "eval/success": "evaluation, sampled",
+    "eval/success_greedy": "evaluation, greedy",
+    "rollout/turns_mean": "turns used",
+    "eval/turns_mean": "evaluation, sampled",
+    "eval/turns_mean_greedy": "evaluation, greedy",
+    "horizon/turns": "turn limit",
+    "rollout/reward_mean": "training",
+    "policy/entropy": "entropy",
+    "judge/score_mean": "training",
+    "agentevol/explored": "explored",
+    "agentevol/kept": "kept",
+    "agentevol/demonstrations": "demonstrations",
+    "sft/loss": "training",
+    "dpo/loss": "training",
+    "dpo/accuracy": "chosen has the larger implicit reward",
+    "dpo/chosen_reward": "chosen",
+    "dpo/rejected_reward": "rejected",
+    "dpo/margin": "margin",
+    "dpo/chosen_logprob": "chosen",
+    "dpo/rejected_logprob": "rejected",
+    "policy/kl_k3": "from the reference (k3)",
+    "policy/approx_kl": "of the update",
+    "policy/grad_norm": "policy",
+    "critic/grad_norm": "critic",
+    "policy/logprob_gap_mean": "mean",
+    "policy/logprob_gap_max": "largest",
+    "policy/learning_rate": "of the policy",
+    "batch/padding_share": "without a token",
+    "policy/clip_fraction": "ratio clipped",
+    "critic/value_mean": "expected",
+    "critic/return_mean": "observed",
+    "critic/explained_variance": "explained",
+    "rate/decode_tokens_per_s": "decoding",
+    "rate/train_tokens_per_s": "training",
+}
+
+
+def _curves(
+    file: str,
+    title: str,
+    unit: str,
+    names: tuple[str, ...],
+    *,
+    needs: tuple[str, ...] = (),
+    positive_log: bool = False,
+    level: float | None = None,
+) -> Panel:
+    """Returns a panel with one line per metric of `names`, and a horizontal line at `level`.
+
+    `needs` defaults to `names`. With `positive_log` the axis is logarithmic if all values are
+    positive.
+    """
 
     def draw(ax: Axes, run: Run) -> None:
         if level is not None:
@@ -215,49 +266,112 @@ def _curves(names: Sequence[str], level: float | None, is_log: bool) -> Callable
         for color, name in zip(_PALETTE, names, strict=False):
             _line(ax, run, name, _LABELS[name], color)
         values = np.concatenate([run.series(name)[1] for name in names])
-        if is_log and np.all(values > 0):
+        if positive_log and np.all(values > 0):
             ax.set_yscale("log")
 
-    return draw
+    return Panel(file, title, unit, needs or names, draw)
 
 
-_DRAWN = {
-    "success": _success,
-    "turns": _turns,
-    "reward": _reward,
-    "entropy": _entropy,
-    "time": _time,
-    "groups": _groups,
-    "environments": _environments,
-    "environment_turns": _environment_turns,
-}
-
-
-def _panel(
-    file: str,
-    *,
-    title: str,
-    unit: str,
-    lines: Sequence[tuple[str, str]] = (),
-    needs: Sequence[str] = (),
-    draw: str = "",
-    level: float | None = None,
-    is_log: bool = False,
-) -> Panel:
-    """Returns the panel of a section of panels.toml, which describes the arguments."""
-    names = tuple(name for name, _ in lines)
-    drawn = _DRAWN[draw] if draw else _curves(names, level, is_log)
-    return Panel(file, title, unit, tuple(needs) or names, drawn)
-
-
-_SECTIONS = tomllib.loads(
-    pathlib.Path(__file__).with_name("panels.toml").read_text(encoding="utf-8")
+# Panels, in the order in which they are selected for summary.png.
+PANELS = (
+    Panel(
+        "success",
+        "Solved tasks",
+        "share of episodes",
+        ("rollout/success", "eval/success", "eval/success_greedy"),
+        _success,
+    ),
+    Panel(
+        "turns",
+        "Turns and horizon",
+        "turns per episode",
+        ("rollout/turns_mean", "eval/turns_mean", "eval/turns_mean_greedy"),
+        _turns,
+    ),
+    _curves(
+        "rounds",
+        "Episodes that are imitated",
+        "episodes",
+        ("agentevol/explored", "agentevol/kept", "agentevol/demonstrations"),
+        needs=("agentevol/kept",),
+    ),
+    _curves("sft_loss", "Loss", "nats per token", ("sft/loss",)),
+    _curves("dpo_loss", "Preference loss", "nats", ("dpo/loss",)),
+    _curves(
+        "dpo_accuracy", "Pairs in the right order", "share of pairs", ("dpo/accuracy",), level=0.5
+    ),
+    _curves(
+        "dpo_rewards",
+        "Implicit rewards",
+        "nats, from the reference",
+        ("dpo/chosen_reward", "dpo/rejected_reward", "dpo/margin"),
+        needs=("dpo/margin", "dpo/chosen_reward", "dpo/rejected_reward"),
+        level=0.0,
+    ),
+    _curves(
+        "dpo_logprobs",
+        "Log-probability of an episode",
+        "nats",
+        ("dpo/chosen_logprob", "dpo/rejected_logprob"),
+    ),
+    Panel("reward", "Reward", "reward per episode", ("rollout/reward_mean",), _reward),
+    _curves("judge", "Score of the judge", "score per episode", ("judge/score_mean",)),
+    Panel("entropy", "Policy entropy", "nats per token", ("policy/entropy",), _entropy),
+    _curves("kl", "Divergence", "nats per token", ("policy/kl_k3", "policy/approx_kl")),
+    Panel("time", "Where the time goes", "share of a step", ("time/iteration_s",), _time),
+    _curves(
+        "grad_norm",
+        "Gradient norm",
+        "norm before clipping",
+        ("policy/grad_norm", "critic/grad_norm"),
+        needs=("policy/grad_norm",),
+        positive_log=True,
+    ),
+    _curves(
+        "logprob_gap",
+        "Sampler against learner",
+        "log-probability gap, nats",
+        ("policy/logprob_gap_mean", "policy/logprob_gap_max"),
+        positive_log=True,
+    ),
+    _curves("learning_rate", "Learning rate", "per step", ("policy/learning_rate",)),
+    _curves("padding", "Padding of the batch", "share of positions", ("batch/padding_share",)),
+    _curves("clip", "Clipped tokens", "share of action tokens", ("policy/clip_fraction",)),
+    _curves("critic", "Critic", "reward", ("critic/value_mean", "critic/return_mean")),
+    _curves(
+        "explained",
+        "Quality of the critic",
+        "share of the variance of returns",
+        ("critic/explained_variance",),
+    ),
+    _curves(
+        "throughput",
+        "Throughput",
+        "tokens per second",
+        ("rate/decode_tokens_per_s", "rate/train_tokens_per_s"),
+    ),
+    Panel(
+        "groups",
+        "Solved tasks per group, evaluation",
+        "share of episodes",
+        ("eval/success/<group>", "eval/success_greedy/<group>"),
+        _groups,
+    ),
+    Panel(
+        "environments",
+        "Solved tasks per environment",
+        "share of episodes",
+        ("rollout/<environment>/success", "eval/<environment>/success"),
+        _environments,
+    ),
+    Panel(
+        "environment_turns",
+        "Turns and horizon per environment",
+        "turns per episode",
+        ("rollout/<environment>/turns_mean",),
+        _environment_turns,
+    ),
 )
-# Label of a metric in the legend of its panel.
-_LABELS = {
-    name: label for section in _SECTIONS.values() for name, label in section.get("lines", ())
-}
-PANELS = tuple(_panel(file, **section) for file, section in _SECTIONS.items())
 
 
 def label_of(metric: str) -> str:
