@@ -92,10 +92,11 @@ setup(
     package_data=SERVERS["PACKAGE_DATA"]
     | {"agentgym_jax": ["py.typed"]}
     | {"agentgym_jax.native": ["*.cc", "*.h"]}  # compiled at first use
-    | {"agentgym_jax.viewer": ["page/*"]}
+    | {"agentgym_jax.viewer": ["page/*", "*.mplstyle"]}
     | {"agentgym_jax.data": ["suite.toml", "suite_items/*.txt"]}
     | {"agentgym_jax.planning": ["h100.textproto"]}
     | {"agentgym_jax.telemetry": ["metrics.toml"]}
+    | {"agentgym_jax.client.agentgym_originals": ["*.toml"]}
     | {"agentgym_jax.configs": ["*/*/*.json"]},
     install_requires=TRAINING + SERVERS["ENVIRONMENTS"],
     entry_points=SERVERS["ENTRY_POINTS"]

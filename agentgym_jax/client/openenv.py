@@ -251,9 +251,14 @@ class OpenEnvClient(EnvClient):
         return self._known
 
     def _solved(self, answer: Answer, done: bool, total: float) -> bool:
+        """Returns `success` in the metadata of a result; without it, the total reward decides."""
         if self._success_score:
             return done and is_solved(total, self._success_score)
-        return _success(answer, done and is_solved(total))
+        for place in (answer.body, answer.body["observation"]):
+            metadata = place["metadata"] if "metadata" in place else None
+            if isinstance(metadata, dict) and "success" in metadata:
+                return Answer(answer.where, metadata).field("success", bool)
+        return done and is_solved(total)
 
     def _held(self, session: int) -> _Session:
         held = self._sessions.get(session)
@@ -389,12 +394,3 @@ def _reward(answer: Answer) -> float:
     if not abs(value) <= LARGEST_NUMBER:
         raise answer.unfit(f"reward = {value!r:.100}", f"at most {LARGEST_NUMBER:g} in size")
     return float(value)
-
-
-def _success(answer: Answer, default: bool) -> bool:
-    """Returns `success` in the metadata of a result, or the default if there is no such field."""
-    for place in (answer.body, answer.body["observation"]):
-        metadata = place["metadata"] if "metadata" in place else None
-        if isinstance(metadata, dict) and "success" in metadata:
-            return Answer(answer.where, metadata).field("success", bool)
-    return default

@@ -81,7 +81,7 @@ def observation_form(schema: Answer) -> ObservationForm:
     The text is in a field with one of the names `TEXT_FIELDS`, or in the only field that is a string.
     """
     fields = _fields(schema)
-    strings = [name for name, field in fields.items() if _has(field, "type", "string")]
+    strings = [name for name, field in fields.items() if field.get("type") == "string"]
     named = [name for name in TEXT_FIELDS if name in strings]
     if named or len(strings) == 1:
         return ObservationForm((named or strings)[0])
@@ -152,7 +152,7 @@ def action_form(schema: Answer) -> ActionForm:
     if set(free) == {"tool_name", "arguments"}:
         return ActionForm("", constants, (), MAX_TEXT_CHARACTERS, "", is_call=True)
     name, field = next(iter(free.items())) if len(free) == 1 else ("", {})
-    if not name or not _has(field, "type", "string"):
+    if not name or field.get("type") != "string":
         lines = [_described(name, field) for name, field in free.items()]
         listed = "\n".join(["The action is one JSON object with these fields:", *lines])
         return ActionForm("", constants, (), MAX_TEXT_CHARACTERS, listed if free else "")
@@ -172,10 +172,6 @@ def _fields(schema: Answer) -> dict[str, Schema]:
     for field in fields.values():
         dataclasses.replace(schema, body=field).value(dict)
     return {name: field for name, field in fields.items() if name not in _RESULT_FIELDS}
-
-
-def _has(field: Schema, key: str, value: Any) -> bool:
-    return key in field and field[key] == value
 
 
 def _described(name: str, field: Schema) -> str:

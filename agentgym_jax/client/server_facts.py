@@ -1,6 +1,6 @@
 """Differences between environment servers, such as field names, scores, actions and instructions.
 
-A server with `/spec` describes itself; agentgym_originals/table.py describes AgentGym's servers.
+A server with `/spec` describes itself; agentgym_originals/ describes AgentGym's servers.
 """
 
 import dataclasses
@@ -13,7 +13,6 @@ from agentgym_jax.client import instructions
 from agentgym_jax.client.actions import ActionFormat, ActionRules
 from agentgym_jax.client.calls import Function
 
-ABOVE_ZERO = 1e-9
 # maximum length of an action in characters; this project's servers have the same limit
 MAX_TEXT_CHARACTERS = 10_000
 

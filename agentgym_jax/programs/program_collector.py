@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from absl import logging
 
@@ -15,40 +16,11 @@ from agentgym_jax.programs.program_episode import ProgramEpisode
 from agentgym_jax.programs.program_record import Ending
 from agentgym_jax.programs.runners import ProgramError, RunningProgram, Start
 from agentgym_jax.programs.task import AgentTask, ProgramResult
-from agentgym_jax.rollout.scheduler import EpisodeCollector, EpisodeScheduler, OnEpisode
+from agentgym_jax.rollout.scheduler import EpisodeCollector, EpisodeScheduler
 from agentgym_jax.serving.engine import Engine
 from agentgym_jax.text.tool_chat import ToolChat
 
 _POLL_S = 0.01  # interval at which programs are polled, in seconds
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ProgramCollector(EpisodeCollector):
-    """Runs one agent program per episode, several at the same time.
-
-    Attributes:
-      engine: Engine that samples for the programs; it runs during `collect`.
-      gateway: Server to which the programs talk.
-      encoder: Encoder of chat messages.
-      start: Function that starts a program.
-      concurrency: Maximum number of running programs.
-      timeout_s: Maximum time of an attempt, in seconds.
-      notices: Kinds of warnings that this run has had; each is logged once.
-    """
-
-    engine: Engine
-    gateway: Gateway
-    encoder: ToolChat
-    start: Start
-    concurrency: int
-    timeout_s: float
-    notices: set[str] = dataclasses.field(default_factory=set)
-
-    def schedule(
-        self, replacement_stride: int, name: str, on_episode: OnEpisode | None = None
-    ) -> "RunningPrograms":
-        """Implements `EpisodeCollector.schedule`."""
-        return RunningPrograms(self, replacement_stride, name, on_episode)
 
 
 @dataclasses.dataclass
@@ -67,17 +39,11 @@ class RunningPrograms(EpisodeScheduler):
     a later `run`. In the meantime the program goes on to run, and its server to serve.
     """
 
-    _c: ProgramCollector
+    _c: "ProgramCollector"
     _running: dict[int, _Attempt]
 
-    def __init__(
-        self,
-        collector: ProgramCollector,
-        replacement_stride: int,
-        name: str,
-        on_episode: OnEpisode | None = None,
-    ):
-        super().__init__(collector, replacement_stride, name, on_episode)
+    def __init__(self, *options: Any):
+        super().__init__(*options)
         self._server = contextlib.ExitStack()  # serves between runs, from the first one on
         self._serves = False
 
@@ -240,3 +206,27 @@ class RunningPrograms(EpisodeScheduler):
         self._c.gateway.remove(attempt.name)
         attempt.program.stop()
         attempt.episode.close()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProgramCollector(EpisodeCollector):
+    """Runs one agent program per episode, several at the same time.
+
+    Attributes:
+      engine: Engine that samples for the programs; it runs during `collect`.
+      gateway: Server to which the programs talk.
+      encoder: Encoder of chat messages.
+      start: Function that starts a program.
+      concurrency: Maximum number of running programs.
+      timeout_s: Maximum time of an attempt, in seconds.
+      notices: Kinds of warnings that this run has had; each is logged once.
+    """
+
+    scheduler = RunningPrograms
+    engine: Engine
+    gateway: Gateway
+    encoder: ToolChat
+    start: Start
+    concurrency: int
+    timeout_s: float
+    notices: set[str] = dataclasses.field(default_factory=set)

@@ -21,7 +21,6 @@ from agentgym_jax.programs.program_record import (
     Step,
     answer_with_text,
     make_trajectory,
-    named_answer,
 )
 from agentgym_jax.programs.task import ProgramResult
 from agentgym_jax.rollout.episode import EpisodeRequest
@@ -178,8 +177,14 @@ class ProgramEpisode:
           RequestError: The answer is unknown, or could be one of several.
         """
         answers = dict(self.chat.answers)
+        if name and name not in answers:
+            raise RequestError(
+                f"there is no answer {name!r}; give the id of a response of this episode, and "
+                "the index of one of its choices",
+                param="response_id",
+            )
         if name:
-            return named_answer(answers, name)
+            return answers[name]
         taken = [step.after for step in self._steps]
         found = answer_with_text(text, answers.values(), taken, self.chat.form)
         if found is not None:

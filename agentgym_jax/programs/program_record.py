@@ -10,7 +10,6 @@ from agentgym_jax.episodes.trajectory import Outcome, Trajectory, Turn
 from agentgym_jax.rollout.episode import EpisodeRequest
 from agentgym_jax.serving.answer_parts import AnswerForm
 from agentgym_jax.serving.digests import Message
-from agentgym_jax.serving.requests import RequestError
 from agentgym_jax.serving.sequences import Answer, TokenSequence
 
 
@@ -32,17 +31,6 @@ class Ending:
     score: float = 0.0
     success: bool = False
     is_own: bool = False
-
-
-def named_answer(answers: Mapping[str, Answer], name: str) -> Answer:
-    """Returns the answer of a name; raises RequestError if there is none."""
-    if name not in answers:
-        raise RequestError(
-            f"there is no answer {name!r}; give the id of a response of this episode, and "
-            "the index of one of its choices",
-            param="response_id",
-        )
-    return answers[name]
 
 
 def answer_with_text(

@@ -7,6 +7,7 @@ not change the result.
 import collections
 import dataclasses
 import time
+from typing import Any
 
 from agentgym_jax.client.answers import Observation
 from agentgym_jax.client.pool import Reply
@@ -14,30 +15,9 @@ from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.rollout.agents import AgentRows, Moment
 from agentgym_jax.rollout.continuation import ContinuedEpisode
 from agentgym_jax.rollout.episode import AgentTurn, Append, Command, Episode, Finish, Send
-from agentgym_jax.rollout.scheduler import EpisodeCollector, EpisodeScheduler, OnEpisode
+from agentgym_jax.rollout.scheduler import EpisodeCollector, EpisodeScheduler
 
 _IDLE_S = 0.25  # maximum wait for replies when the agent has no turn to take, in seconds
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Collector(EpisodeCollector):
-    """Runs episodes of an agent against the environments of a pool.
-
-    Attributes:
-      rows: Rows in which the agent takes its turns.
-      prefetch: Number of episodes that are reset before a row is free for them.
-      show_turn_budget: One of TURN_BUDGETS (episode.py).
-    """
-
-    rows: AgentRows
-    prefetch: int
-    show_turn_budget: str
-
-    def schedule(
-        self, replacement_stride: int, name: str, on_episode: OnEpisode | None = None
-    ) -> "RunningEpisodes":
-        """Implements `EpisodeCollector.schedule`."""
-        return RunningEpisodes(self, replacement_stride, name, on_episode)
 
 
 @dataclasses.dataclass
@@ -57,17 +37,11 @@ class RunningEpisodes(EpisodeScheduler):
     tokens go through the newer weights when it continues.
     """
 
-    _c: Collector
+    _c: "Collector"
     _running: dict[int, _Attempt]
 
-    def __init__(
-        self,
-        collector: Collector,
-        replacement_stride: int,
-        name: str,
-        on_episode: OnEpisode | None = None,
-    ):
-        super().__init__(collector, replacement_stride, name, on_episode)
+    def __init__(self, collector: "Collector", *options: Any):
+        super().__init__(collector, *options)
         self._rows = collector.rows
         self._pool = collector.pool
         self._paused: set[int] = set()  # attempts that wait for newer weights
@@ -213,3 +187,19 @@ class RunningEpisodes(EpisodeScheduler):
             super()._abort(reason)
         finally:
             self._rows.stop()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Collector(EpisodeCollector):
+    """Runs episodes of an agent against the environments of a pool.
+
+    Attributes:
+      rows: Rows in which the agent takes its turns.
+      prefetch: Number of episodes that are reset before a row is free for them.
+      show_turn_budget: One of TURN_BUDGETS (episode.py).
+    """
+
+    scheduler = RunningEpisodes
+    rows: AgentRows
+    prefetch: int
+    show_turn_budget: str

@@ -205,13 +205,6 @@ def check_some_served(tasks: Sequence[Task], trajectories: Sequence[Trajectory])
             )
 
 
-def next_request(request: EpisodeRequest, decision: RetryDecision, stride: int) -> EpisodeRequest:
-    """Returns the request of the next attempt; another sample has a number higher by `stride`."""
-    if decision is RetryDecision.OTHER_SAMPLE:
-        return dataclasses.replace(request, sample=request.sample + stride)
-    return request
-
-
 def check_collected(requests: Sequence[EpisodeRequest], trajectories: Sequence[Trajectory]) -> None:
     """Raises an error if no prompt fits, or environment, program or judge failed in all episodes."""
     _check_prompts_fit(trajectories)

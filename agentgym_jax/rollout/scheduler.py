@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.pool import EnvPool, Reply, ReplyKind
@@ -23,7 +23,6 @@ from agentgym_jax.rollout.retries import (
     RetryDecision,
     RetryPolicy,
     check_collected,
-    next_request,
 )
 
 OnEpisode = Callable[[int, Trajectory], None]
@@ -36,7 +35,7 @@ Ticket = tuple[str, int, int]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EpisodeCollector(abc.ABC):
+class EpisodeCollector:
     """Collects episodes; its scheduler plays them.
 
     Attributes:
@@ -46,19 +45,15 @@ class EpisodeCollector(abc.ABC):
       max_replacements: Maximum number of replacement samples per episode.
       restart_dead_servers: Function that restarts dead servers. It is called at the start, after a
         lost connection, and after a wait without replies.
+      scheduler: Class of the scheduler.
     """
 
+    scheduler: "ClassVar[type[EpisodeScheduler]]"
     pool: EnvPool
     environments: Mapping[str, EnvironmentText]
     max_attempts: int
     max_replacements: int
     restart_dead_servers: Callable[[], None]
-
-    @abc.abstractmethod
-    def schedule(
-        self, replacement_stride: int, name: str, on_episode: OnEpisode | None = None
-    ) -> "EpisodeScheduler":
-        """Returns a scheduler without episodes; see `EpisodeScheduler`."""
 
     def collect(
         self,
@@ -92,7 +87,7 @@ class EpisodeCollector(abc.ABC):
             program failed in all episodes, or the judge scored none of the valid ones.
           ContextTooSmallError: No prompt fits the token limit.
         """
-        episodes = self.schedule(replacement_stride, "collect", on_episode)
+        episodes = self.scheduler(self, replacement_stride, "collect", on_episode)
         added = episodes.add(requests)
         statistics = episodes.run(on_progress=on_progress, should_stop=should_stop)
         trajectories = episodes.take(added)
@@ -104,7 +99,7 @@ class EpisodeCollector(abc.ABC):
 
     def overlapping(self, replacement_stride: int) -> "EpisodeScheduler":
         """Returns a scheduler of episodes that wait for newer weights between their turns."""
-        return self.schedule(replacement_stride, "ahead")
+        return self.scheduler(self, replacement_stride, "ahead")
 
 
 @dataclasses.dataclass
@@ -299,7 +294,9 @@ class EpisodeScheduler(abc.ABC):
             return
         self._turns_before.pop(index, None)
         slot = self._slots[index]
-        slot.request = next_request(slot.request, decision, self._stride)
+        if decision is RetryDecision.OTHER_SAMPLE:
+            sample = slot.request.sample + self._stride
+            slot.request = dataclasses.replace(slot.request, sample=sample)
         self._unstarted.appendleft(index)
 
     def _finish(self, index: int, trajectory: Trajectory) -> None:

@@ -8,6 +8,7 @@ rows of the batch, and those whose records it writes.
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,10 +28,13 @@ _CHANNEL = "episodes"
 
 def own_places(tasks: Sequence[Task]) -> list[int]:
     """Returns the places of this process's tasks; all places of a task have the same process."""
-    numbers: dict[Task, int] = {}
-    for task in tasks:
-        numbers.setdefault(task, len(numbers))
-    return [i for i, t in enumerate(tasks) if numbers[t] % processes.count() == processes.index()]
+    owners = _owners(tasks)
+    return [i for i, task in enumerate(tasks) if owners[task] == processes.index()]
+
+
+def _owners(tasks: Sequence[Task]) -> dict[Task, int]:
+    """Returns the process of every task; the n-th task belongs to process n mod N."""
+    return {t: n % processes.count() for n, t in enumerate(dict.fromkeys(tasks))}
 
 
 def collect_shared(
@@ -63,10 +67,8 @@ def share_episodes(
             _withdraw_before(requests[0].step - 1)
         # Each process has its episodes in the order of the requests.
         rests = [iter(trajectories) for trajectories, _ in found]
-        numbers: dict[Task, int] = {}
-        for request in requests:
-            numbers.setdefault(request.task, len(numbers))
-        merged = [next(rests[numbers[request.task] % len(rests)]) for request in requests]
+        owners = _owners([request.task for request in requests])
+        merged = [next(rests[owners[request.task]]) for request in requests]
         statistics = _merge([statistics for _, statistics in found])
     check_collected(requests, merged)
     return merged, statistics
@@ -87,25 +89,18 @@ def gather_episodes(
     )
 
 
-class _Offers:
-    """Keys of the episodes that this process offers to others, by training step."""
-
-    def __init__(self) -> None:
-        self.by_step: dict[int, list[str]] = {}
-        self.count = 0
-
-
-_offers = _Offers()
+# Keys of the episodes that this process offers to others, by training step; and their numbers.
+_offered: dict[int, list[str]] = {}
+_numbers = itertools.count()
 
 
 def _offer(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
     """Offers whole episodes to the other processes; returns their summaries and keys."""
     keys = []
     for t in trajectories:
-        keys.append(f"episode/{processes.index()}/{_offers.count}")
-        _offers.count += 1
+        keys.append(f"episode/{processes.index()}/{next(_numbers)}")
         processes.offer(keys[-1], to_message(t))
-        _offers.by_step.setdefault(t.step, []).append(keys[-1])
+        _offered.setdefault(t.step, []).append(keys[-1])
     return {"summaries": summary.encode(trajectories), "keys": keys}
 
 
@@ -115,8 +110,8 @@ def _withdraw_before(step: int) -> None:
     If all processes have begun to share the episodes of step n + 1, they have done the update of
     step n - 1, also with rollouts in the background.
     """
-    for old in [number for number in _offers.by_step if number < step]:
-        for key in _offers.by_step.pop(old):
+    for old in [number for number in _offered if number < step]:
+        for key in _offered.pop(old):
             processes.withdraw(key)
 
 

@@ -109,14 +109,17 @@ class TurnAdjuster:
 
 
 def make_adjustment(
-    adjusters: Mapping[int, TurnAdjuster], rows: RowState, vocab_size: int
-) -> Adjustment:
-    """Returns the changes of a call, given those of its rows by their index in the call.
+    adjusters: Mapping[int, TurnAdjuster | None], rows: RowState, vocab_size: int
+) -> Adjustment | None:
+    """Returns the changes of a call, given those of its rows by their index; None without any.
 
     Rows whose tokens change their logits get a budget of one token.
     """
+    found = {index: adjuster for index, adjuster in adjusters.items() if adjuster is not None}
+    if not found:
+        return None
     adjustment = Adjustment.create(len(rows.token), vocab_size)
-    for index, adjuster in adjusters.items():
+    for index, adjuster in found.items():
         adjuster.write(adjustment, index)
         if adjuster.follows_tokens:
             rows.budget[index] = 1

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import os
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -51,17 +52,23 @@ class SampledTurn:
     version: int  # version of the weights
 
 
+def random_key(text: str | None) -> np.ndarray:
+    """Returns the random key of a text, uint32 [2]: 64 bits of its hash; of None, a new key."""
+    data = os.urandom(8) if text is None else hashlib.sha256(text.encode()).digest()[:8]
+    return np.frombuffer(data, np.uint32).copy()
+
+
 def episode_key(
     seed: int, step: int, item_id: str, sample: int, branch: int = 0, *, continuation: str = ""
 ) -> np.ndarray:
-    """Returns the random key of a branch of an episode, uint32 [2]: 64 bits of a hash.
+    """Returns the random key of a branch of an episode.
 
     A non-empty `continuation` gives another key, for a repeated episode that continues differently.
     """
     text = f"{seed}/{step}/{item_id}/{f'{branch}/' if branch else ''}{sample}"
     if continuation:
         text += f"/{continuation}"
-    return np.frombuffer(hashlib.sha256(text.encode()).digest()[:8], np.uint32).copy()
+    return random_key(text)
 
 
 def default_buckets(rows: int, cache_length: int) -> tuple[tuple[int, int], ...]:

@@ -63,7 +63,11 @@ class _Row:
 
 
 class Sampler:
-    """Samples turns of many episodes over one key/value cache with a fixed number of rows."""
+    """Samples turns of many episodes over one key/value cache with a fixed number of rows.
+
+    Attributes:
+      version: Version of the current weights; -1 without weights.
+    """
 
     def __init__(
         self,
@@ -135,7 +139,7 @@ class Sampler:
             allow_native=not self._has_state and not policy.is_int8,
         )
         self._params: Params | None = None
-        self._version = -1
+        self.version = -1
         self._open: dict[int, _Row] = {}
         self._queued_rows: list[int] = []  # rows with new tokens to prefill
         # Active rows; the row that has been active longest is first.
@@ -174,11 +178,6 @@ class Sampler:
         """Current weights with stacked layers; None before the first `set_params`."""
         return None if self._params is None else self._backend.restore_params(self._params)
 
-    @property
-    def version(self) -> int:
-        """Version of the current weights; -1 without weights."""
-        return self._version
-
     def reset_statistics(self) -> None:
         """Sets all counters to zero."""
         self.statistics = SamplerStatistics()
@@ -196,7 +195,7 @@ class Sampler:
                 layout=self.policy.layout,
             )
         self._params = self._backend.prepare_params(params)
-        self._version = version
+        self.version = version
         for digests in self._prefixes:
             digests.clear()
 
@@ -205,7 +204,7 @@ class Sampler:
         if self._open or self._running is not None:
             raise ValueError("Sampler.release while rows are open: close them first")
         self._params = self._cache = None
-        self._version = -1
+        self.version = -1
 
     def follow_load(self) -> None:
         """Makes decode calls smaller while few rows are active; has no effect on several devices.
@@ -372,10 +371,14 @@ class Sampler:
         record.sampled, record.logprobs = [tokens[:count]], [logprobs[:count]]
         if self._has_state:
             self._shorten_history(row, cached)
-        state.is_active[row] = False
-        record.adjuster = None
+        return self._end_turn(row, is_stopped=False)
+
+    def _end_turn(self, row: int, *, is_stopped: bool) -> SampledTurn:
+        """Ends the turn of a row after the tokens that it has, and returns it."""
+        self._state.is_active[row] = False
+        self._open[row].adjuster = None
         self._decoding_rows = [r for r in self._decoding_rows if r != row]
-        return SampledTurn(row, tokens[:count], logprobs[:count], False, self._version)
+        return SampledTurn(row, *self.partial_turn(row), is_stopped, self.version)
 
     def _shorten_history(self, row: int, cached: int) -> None:
         """Drops the tokens after the first `total` of a row whose cache is the state after `cached`.
@@ -405,19 +408,10 @@ class Sampler:
             return
         started = time.perf_counter()
         state, members, row_B = self._select_rows()
-        adjustment = self._adjust(state, members)
+        adjusters = {index: self._open[row].adjuster for row, index in members}
+        adjustment = make_adjustment(adjusters, state, self.policy.config.vocab_size)
         chunk = self._decode(state, row_B, adjustment, max_steps)
         self._running = _Call(members, chunk, adjustment is not None, started)
-
-    def _adjust(
-        self, state: decode.RowState, members: Sequence[tuple[int, int]]
-    ) -> Adjustment | None:
-        """Returns the changes of the logits in a call; None without any."""
-        found = [(index, self._open[row].adjuster) for row, index in members]
-        adjusters = {index: adjuster for index, adjuster in found if adjuster is not None}
-        if not adjusters:
-            return None
-        return make_adjustment(adjusters, state, self.policy.config.vocab_size)
 
     def _decode(
         self,
@@ -615,13 +609,4 @@ class Sampler:
         is_stopped = bool(chunk.is_stopped[index])
         if not is_stopped and state.budget[row] > 0:
             return None
-        state.is_active[row] = False
-        record.adjuster = None
-        self._decoding_rows.remove(row)
-        return SampledTurn(
-            row=row,
-            tokens=np.concatenate(record.sampled),
-            logprobs=np.concatenate(record.logprobs),
-            is_stopped=is_stopped,
-            version=self._version,
-        )
+        return self._end_turn(row, is_stopped=is_stopped)

@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import prometheus_client
@@ -119,7 +119,7 @@ class _Served:
         service = self._service
         chat, body, messages, tools = await service.read_chat(request, wire.ChatRequest)
         reply = replies.Reply("chat.completion", self._backend.model_name)
-        form = self._backend.answer_form
+        form, decode = self._backend.answer_form, self._backend.tokenizer.decode
 
         def submit(number: int, on_tokens: OnTokens | None) -> Pending:
             return chat.submit_chat(messages, tools, body.sampling(number, reply.id), on_tokens)
@@ -131,14 +131,14 @@ class _Served:
                 "index": number,
                 "message": replies.assistant_message(parts, ids),
                 "finish_reason": "tool_calls" if parts.calls else result.finish_reason,
-                "logprobs": self._logprobs(result) if body.logprobs else None,
+                "logprobs": self._logprobs(result, lambda token: decode([token]))
+                if body.logprobs
+                else None,
                 **body.ids(result),
             }
 
         if body.stream:
-            format_ = streams.ChatFormat(
-                reply, self._backend.tokenizer.decode, body, choice, form, has_tools=body.may_call
-            )
+            format_ = streams.ChatFormat(reply, decode, body, choice, form, has_tools=body.may_call)
             return await service.stream(request, submit, body.n, format_)
         results = await service.wait(request, submit, body.n)
 
@@ -232,11 +232,7 @@ class _Served:
             {
                 "index": i,
                 "token_ids": result.token_ids.tolist(),
-                "logprobs": replies.token_logprobs(
-                    result,
-                    [f"token_id:{token}" for token in result.token_ids],
-                    self._parts(result),
-                ),
+                "logprobs": self._logprobs(result, "token_id:{}".format),
                 "finish_reason": result.finish_reason,
             }
             for i, result in enumerate(results)
@@ -250,13 +246,7 @@ class _Served:
             }
         )
 
-    def _names(self, result: Generation) -> list[str]:
-        """Returns the texts of the sampled tokens."""
-        return [self._backend.tokenizer.decode([token]) for token in result.token_ids.tolist()]
-
-    def _parts(self, result: Generation) -> list[bytes]:
-        """Returns the bytes of the sampled tokens."""
-        return [self._backend.tokenizer.token_bytes(token) for token in result.token_ids.tolist()]
-
-    def _logprobs(self, result: Generation) -> dict[str, Any]:
-        return replies.token_logprobs(result, self._names(result), self._parts(result))
+    def _logprobs(self, result: Generation, name: Callable[[int], str]) -> dict[str, Any]:
+        """Returns the log-probabilities of the sampled tokens, which `name` names."""
+        ids, token_bytes = result.token_ids.tolist(), self._backend.tokenizer.token_bytes
+        return replies.token_logprobs(result, map(name, ids), map(token_bytes, ids))

@@ -2,13 +2,11 @@
 
 import abc
 import concurrent.futures
-import hashlib
-import os
 from collections.abc import Sequence
 
 import numpy as np
 
-from agentgym_jax.sampling.options import SamplingOptions
+from agentgym_jax.sampling.options import SamplingOptions, random_key
 from agentgym_jax.serving.answer_parts import AnswerForm
 from agentgym_jax.serving.chat_sequences import Conversations
 from agentgym_jax.serving.engine import Engine
@@ -74,7 +72,11 @@ class ModelBackend(Backend):
         """Creates the backend; `max_known` answers can be continued."""
         super().__init__(engine, tokenizer, AnswerForm.of(encoder))
         self.model_name = model_name
-        self._chat = Conversations(engine, encoder, defaults, _random_key, max_known=max_known)
+
+        def make_key(seed: int | None, number: int) -> np.ndarray:
+            return random_key(None if seed is None else str(seed))
+
+        self._chat = Conversations(engine, encoder, defaults, make_key, max_known=max_known)
 
     def chat(self, episode: str | None) -> Chat:
         """Implements `Backend.chat`."""
@@ -87,9 +89,3 @@ class ModelBackend(Backend):
     def score(self, ids: Sequence[int]) -> "concurrent.futures.Future[TokenScores]":
         """Implements `Backend.score`."""
         return self.engine.score(ids)
-
-
-def _random_key(seed: int | None, number: int) -> np.ndarray:
-    """Returns the key of a seed, or a fresh one."""
-    data = os.urandom(8) if seed is None else hashlib.sha256(str(seed).encode()).digest()[:8]
-    return np.frombuffer(data, np.uint32).copy()

@@ -37,7 +37,6 @@ from agentgym_jax.text.grammars import TokenMatcher
 from agentgym_jax.text.tool_chat import ToolChat
 
 _CANCEL_S = 60.0
-Finish = Callable[["concurrent.futures.Future[Generation]"], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +145,7 @@ class Conversations:
             ends = (extend(loose[-1], end, self.form, is_loose=True) for end in (answer, whole))
             self._store(sequence, (*messages, answer), sampling.name, after, frozenset(ends))
 
-        return _after(pending, self._finisher(sequence, finish))
+        return self._finishing(pending, sequence, finish)
 
     def count_tokens(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> int:
         """Implements `Chat.count_tokens`."""
@@ -180,7 +179,7 @@ class Conversations:
                 sequence, (*before, text, answer), sampling.name, after.digest(), frozenset()
             )
 
-        return _after(pending, self._finisher(sequence, finish))
+        return self._finishing(pending, sequence, finish)
 
     def close(self) -> None:
         """Cancels open requests, refuses others, and frees all rows.
@@ -291,14 +290,7 @@ class Conversations:
                 sequence.key = self._make_key(sampling.seed, sequence.number)
             try:
                 pending = self._engine.submit(
-                    sequence,
-                    chunks,
-                    options,
-                    sampling.stop,
-                    on_tokens,
-                    sampling.stop_ids,
-                    changes,
-                    sampling.version,
+                    sequence, chunks, options, sampling, on_tokens, changes
                 )
             except Exception:
                 sequence.key = before
@@ -349,22 +341,39 @@ class Conversations:
                     param=field,
                 )
 
-    def _finisher(self, sequence: TokenSequence, store: Callable[[Message, str], None]) -> Finish:
-        """Returns the function that ends a request and stores its answer, if it has one."""
+    def _finishing(
+        self, pending: Pending, sequence: TokenSequence, store: Callable[[Message, str], None]
+    ) -> Pending:
+        """Returns a request whose result is set after `store` was called with its answer, if any.
 
-        def finish(future: "concurrent.futures.Future[Generation]") -> None:
+        The next request of the client may arrive as soon as it has the result.
+        """
+        result: concurrent.futures.Future[Generation] = concurrent.futures.Future()
+        result.set_running_or_notify_cancel()
+
+        def end(future: "concurrent.futures.Future[Generation]") -> None:
             with self._lock:
                 del self._busy[sequence]
                 self._finished.notify_all()
                 if not future.exception():
-                    result = future.result()
-                    store({"role": "assistant", "content": result.text}, result.stop)
+                    found = future.result()
+                    store({"role": "assistant", "content": found.text}, found.stop)
                     return
                 if not len(sequence) and self._count == sequence.number + 1:
                     self._count -= 1  # a repeated request gets the same number and random key
                 self._drop({sequence})
 
-        return finish
+        def pass_on(future: "concurrent.futures.Future[Generation]") -> None:
+            try:
+                end(future)
+                found = future.result()
+            except (Exception, concurrent.futures.CancelledError) as error:  # noqa: BLE001
+                result.set_exception(error)
+            else:
+                result.set_result(found)
+
+        pending.result.add_done_callback(pass_on)
+        return dataclasses.replace(pending, result=result)
 
     def _store(
         self,
@@ -420,24 +429,3 @@ def _valid(
             field = names.get(name, name)
             raise RequestError(f"{field}={found[name]!r}: expected {valid}", param=field)
     return found
-
-
-def _after(pending: Pending, finish: Finish) -> Pending:
-    """Returns a request whose result is set after `finish` was called.
-
-    The next request of the client may arrive as soon as it has the result.
-    """
-    result: concurrent.futures.Future[Generation] = concurrent.futures.Future()
-    result.set_running_or_notify_cancel()
-
-    def pass_on(future: "concurrent.futures.Future[Generation]") -> None:
-        try:
-            finish(future)
-            found = future.result()
-        except (Exception, concurrent.futures.CancelledError) as error:  # noqa: BLE001
-            result.set_exception(error)
-        else:
-            result.set_result(found)
-
-    pending.result.add_done_callback(pass_on)
-    return dataclasses.replace(pending, result=result)

@@ -28,6 +28,7 @@ from agentgym_jax.serving.requests import (
     OverloadedError,
     Pending,
     RequestError,
+    Sampling,
 )
 from agentgym_jax.serving.sequences import Answer, Changes, TokenSequence
 from agentgym_jax.serving.text_scores import TokenScores, score_tokens
@@ -36,6 +37,7 @@ from agentgym_jax.text.growing import GrowingText
 
 _WAIT_S = 0.001  # interval at which new requests are taken during a decode call, in seconds
 _LUMP_S = 0.1  # time of the calls whose tokens a stream passes on together, in seconds
+_PLAIN = Sampling()  # a request without stops, for any weights
 _STOPPED = "the policy is not sampling at present; try again later"
 
 
@@ -46,12 +48,10 @@ class _Work:
     sequence: TokenSequence
     chunks: Sequence[Sequence[int]]
     options: SamplingOptions
-    stop: Sequence[str]
-    stop_ids: frozenset[int]
+    sampling: Sampling
     on_tokens: OnTokens | None
     changes: Changes | None
     future: "concurrent.futures.Future[Generation]"
-    version: int | None = None  # least version of the weights; None for any
     num_reported: int = 0
     text: GrowingText | None = None  # sampled text; None before the first report
 
@@ -139,16 +139,14 @@ class Engine:
         sequence: TokenSequence,
         chunks: Sequence[Sequence[int]],
         options: SamplingOptions,
-        stop: Sequence[str] = (),
+        sampling: Sampling = _PLAIN,
         on_tokens: OnTokens | None = None,
-        stop_ids: Sequence[int] = (),
         changes: Changes | None = None,
-        version: int | None = None,
     ) -> Pending:
         """Appends `chunks` to a sequence without another open request, and samples an answer.
 
-        If the request fails or is cancelled, the sequence is as before. With `version` the request
-        waits for weights of at least this version (`running`).
+        If the request fails or is cancelled, the sequence is as before. Of `sampling`, the stops and
+        the version count; the request waits for weights of at least this version (`running`).
 
         Raises:
           RequestError: The tokens leave none to sample.
@@ -164,20 +162,11 @@ class Engine:
                 "messages",
             )
         future: concurrent.futures.Future[Generation] = concurrent.futures.Future()
-        work = _Work(
-            sequence,
-            chunks,
-            options,
-            stop,
-            frozenset(stop_ids),
-            on_tokens,
-            changes,
-            future,
-            version,
-        )
-        work.future.set_running_or_notify_cancel()  # only the engine may complete it
-        self._enqueue(lambda: self._waiting.append(work), may_wait=version is not None)
-        return Pending(work.future, lambda: self._inbox.put(lambda: self._cancel(work)), total)
+        future.set_running_or_notify_cancel()  # only the engine may complete it
+        sampling = dataclasses.replace(sampling, stop_ids=frozenset(sampling.stop_ids))
+        work = _Work(sequence, chunks, options, sampling, on_tokens, changes, future)
+        self._enqueue(lambda: self._waiting.append(work), may_wait=sampling.version is not None)
+        return Pending(future, lambda: self._inbox.put(lambda: self._cancel(work)), total)
 
     def score(self, tokens: Sequence[int]) -> "concurrent.futures.Future[TokenScores]":
         """Scores a sequence of at least one token; the errors are those of `submit`."""
@@ -221,9 +210,8 @@ class Engine:
 
     def _is_due(self, work: _Work) -> bool:
         """Returns True if a request may use the present weights."""
-        if work.version is None:
-            return True
-        return self._version is not None and work.version <= self._version
+        needed = work.sampling.version
+        return needed is None or (self._version is not None and needed <= self._version)
 
     def _call_limit(self) -> int | None:
         """Returns the maximum number of decode steps of the next call; None for no limit.
@@ -245,7 +233,7 @@ class Engine:
         self._take_messages(0.0)
         with contextlib.suppress(Exception):  # after an error of the sampler it has no result
             self._sampler.finish()
-        kept = [w for w in self._waiting if w.version is not None and self._error is None]
+        kept = [w for w in self._waiting if w.sampling.version is not None and self._error is None]
         with self._lock:
             self.num_waiting -= len(self._waiting) - len(kept)
         for work in [*self._waiting, *self._active.values()]:
@@ -320,7 +308,7 @@ class Engine:
     def _report(self) -> None:
         """Passes new tokens to callbacks and ends answers that contain a stop string."""
         for row, work in list(self._active.items()):
-            if work.on_tokens is None and not work.stop and not work.stop_ids:
+            if work.on_tokens is None and not work.sampling.stop and not work.sampling.stop_ids:
                 continue
             tokens, logprobs = self._sampler.partial_turn(row)
             if len(tokens) == work.num_reported:
@@ -334,30 +322,32 @@ class Engine:
     def _has_new_stop(self, work: _Work, tokens: np.ndarray) -> bool:
         """Returns True if the tokens since the last report have a stop, or complete one."""
         added, work.num_reported = tokens[work.num_reported :], len(tokens)
-        if work.stop_ids and not work.stop_ids.isdisjoint(added.tolist()):
+        stops = work.sampling.stop
+        if any(token in work.sampling.stop_ids for token in added.tolist()):
             return True
-        if not work.stop:
+        if not stops:
             return False
         if work.text is None:
             work.text = GrowingText(self.decode_text)
         text, unchanged = work.text.update(tokens.tolist())
-        start = max(0, unchanged - max(map(len, work.stop)) + 1)
-        return any(text.find(stop, start) >= 0 for stop in work.stop)
+        start = max(0, unchanged - max(map(len, stops)) + 1)
+        return any(text.find(stop, start) >= 0 for stop in stops)
 
     def _find_stop(self, work: _Work, tokens: Sequence[int]) -> tuple[int, str, str] | None:
         """Returns the number of tokens up to the first stop, the text before it, and its string."""
-        id_at = next((i for i, token in enumerate(tokens) if token in work.stop_ids), None)
+        stops, stop_ids = work.sampling.stop, work.sampling.stop_ids
+        id_at = next((i for i, token in enumerate(tokens) if token in stop_ids), None)
         tokens = tokens[:id_at]
-        text = self.decode_text(tokens) if work.stop else ""
-        if not any(stop in text for stop in work.stop):
+        text = self.decode_text(tokens) if stops else ""
+        if not any(stop in text for stop in stops):
             return None if id_at is None else (id_at + 1, self.decode_text(tokens), "")
 
         def has_stop(count: int) -> bool:
-            return any(stop in self.decode_text(tokens[:count]) for stop in work.stop)
+            return any(stop in self.decode_text(tokens[:count]) for stop in stops)
 
         count = bisect.bisect_left(range(len(tokens) + 1), True, key=has_stop)
         text = self.decode_text(tokens[:count])
-        at, stop = min((text.index(stop), stop) for stop in work.stop if stop in text)
+        at, stop = min((text.index(stop), stop) for stop in stops if stop in text)
         return count, text[:at], stop
 
     def _finish(self, work: _Work, turn: SampledTurn) -> None:

@@ -1,6 +1,7 @@
 """Outermost layer of the HTTP application: access checks, and counts and times of requests."""
 
 import asyncio
+import collections
 import time
 from collections.abc import Sequence
 
@@ -43,7 +44,9 @@ class Guard:
             await self._app(scope, receive, send)
             return
         started, status, has_begun, is_complete = time.perf_counter(), 500, False, False
-        route = self._pattern(scope)
+        # The pattern of the route: paths would be an unbounded set of labels.
+        found = (route.path for route in self._routes if route.matches(scope)[0] != Match.NONE)
+        route = next(found, "unknown")
 
         async def watch(message: Message) -> None:
             nonlocal status, has_begun, is_complete
@@ -70,22 +73,15 @@ class Guard:
             self._requests.labels(route, str(status)).inc()
             self._seconds.labels(route).observe(time.perf_counter() - started)
 
-    def _pattern(self, scope: Scope) -> str:
-        """Returns the pattern of the route, because paths would be an unbounded set of labels."""
-        found = (route.path for route in self._routes if route.matches(scope)[0] != Match.NONE)
-        return next(found, "unknown")
-
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         """Returns the error of a request that may not reach the application."""
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-
-        def header(name: bytes) -> str:
-            return headers[name] if name in headers else ""
-
-        reason = web_access.refusal(header(b"host"), header(b"origin"), has_token=bool(self._token))
+        headers: dict[bytes, str] = collections.defaultdict(str)
+        headers |= {name: value.decode("latin-1") for name, value in scope["headers"]}
+        host, origin = headers[b"host"], headers[b"origin"]
+        reason = web_access.refusal(host, origin, has_token=bool(self._token))
         if reason:
             return error_response(scope["path"], 403, reason, "permission_error", "forbidden")
-        keys = header(b"authorization"), header(b"x-api-key")
+        keys = headers[b"authorization"], headers[b"x-api-key"]
         if (
             not self._token
             or scope["path"] == "/health"

@@ -4,7 +4,7 @@ import hashlib
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ def usage(results: Sequence[Generation], n: int) -> dict[str, int]:
 
 
 def token_logprobs(
-    result: Generation, names: Sequence[str], parts: Sequence[bytes]
+    result: Generation, names: Iterable[str], parts: Iterable[bytes]
 ) -> dict[str, Any]:
     """Returns OpenAI's `logprobs` of a choice, given the texts and the bytes of its tokens."""
     return {

@@ -2,7 +2,7 @@
 
 import concurrent.futures
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -77,7 +77,7 @@ class Sampling:
     top_p: float | None = None
     max_tokens: int | None = None
     stop: Sequence[str] = ()
-    stop_ids: Sequence[int] = ()
+    stop_ids: Collection[int] = ()
     seed: int | None = None
     frequency_penalty: float | None = None
     presence_penalty: float | None = None

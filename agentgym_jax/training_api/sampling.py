@@ -8,8 +8,6 @@ import collections
 import concurrent.futures
 import contextlib
 import functools
-import hashlib
-import os
 import queue
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -17,10 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from agentgym_jax.sampling.options import SamplingOptions
+from agentgym_jax.sampling.options import SamplingOptions, random_key
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.engine import Engine
-from agentgym_jax.serving.requests import Generation, NotServingError, OverloadedError, RequestError
+from agentgym_jax.serving.requests import (
+    Generation,
+    NotServingError,
+    OverloadedError,
+    RequestError,
+    Sampling,
+)
 from agentgym_jax.serving.sequences import TokenSequence
 from agentgym_jax.training_api import tinker_wire
 from agentgym_jax.training_api.futures import Future, Result, complete, complete_if_failed
@@ -161,17 +165,16 @@ class SharedSampler:
             top_p=params.top_p,
         )
         stops = _stops(params)
+        sampling = Sampling(
+            stop=[stop for stop in stops if isinstance(stop, str)],
+            stop_ids=[stop for stop in stops if isinstance(stop, int)],
+        )
         score = self._engine.score(tokens) if call.body.prompt_logprobs else None
         sequences, results = [], []
         for number in range(call.body.num_samples):
-            sequences.append(TokenSequence(_key(params.seed, number)))
-            request = self._engine.submit(
-                sequences[-1],
-                [tokens],
-                options,
-                [stop for stop in stops if isinstance(stop, str)],
-                stop_ids=[stop for stop in stops if isinstance(stop, int)],
-            )
+            key = random_key(None if params.seed is None else f"{params.seed}/{number}")
+            sequences.append(TokenSequence(key))
+            request = self._engine.submit(sequences[-1], [tokens], options, sampling)
             results.append(request.result)
         futures: list[concurrent.futures.Future[Any]] = [
             *results,
@@ -220,11 +223,3 @@ def _drain(calls: "queue.SimpleQueue[_Call | None]") -> Iterator[_Call]:
             call = calls.get_nowait()
             if call is not None:
                 yield call
-
-
-def _key(seed: int | None, number: int) -> np.ndarray:
-    """Returns the random key of an answer, uint32 [2]; without a seed, a new one."""
-    data = os.urandom(8)
-    if seed is not None:
-        data = hashlib.sha256(f"{seed}/{number}".encode()).digest()[:8]
-    return np.frombuffer(data, np.uint32).copy()

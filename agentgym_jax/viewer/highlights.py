@@ -130,8 +130,9 @@ def _changed_tasks(
     titles = {False: "Regression", True: "Newly solved"}
     for is_won in (False, True):
         for before, after in first_and_last(evaluations):
-            old = _by_task(places, before)
-            pairs = [(old.get(_key(p)), p) for p in (places[i] for i in after.places)]
+            first, last = ([places[i] for i in side.places] for side in (before, after))
+            old = {_key(place): place for place in first}
+            pairs = [(old.get(_key(place)), place) for place in last]
             changed = [
                 (a, b)
                 for a, b in pairs
@@ -150,10 +151,6 @@ def _changed_tasks(
 
 def _key(place: Place) -> tuple[str, int]:
     return place.row["item"], place.row["sample"]
-
-
-def _by_task(places: Sequence[Place], evaluation: Evaluation) -> dict[tuple[str, int], Place]:
-    return {_key(places[i]): places[i] for i in evaluation.places}
 
 
 def _informative_group(recent: Sequence[Place]) -> Iterator[dict[str, Any]]:

@@ -6,10 +6,8 @@ There is one PNG per panel, and summary.png with the six most important panels.
 import contextlib
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
-from typing import Any
 
-import matplotlib
+import matplotlib.style
 from absl import logging
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,21 +18,7 @@ from agentgym_jax.telemetry.metrics_file import read_metrics
 from agentgym_jax.viewer.panels import Panel, panels_of
 from agentgym_jax.viewer.series import Run
 
-_STYLE: Mapping[Any, Any] = {
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "grid.color": "#E6E6E6",
-    "font.size": 9.0,
-    "axes.titlesize": 10.0,
-    "legend.frameon": False,
-    "legend.fontsize": 8.0,
-    "lines.linewidth": 1.6,
-    "lines.markersize": 4.0,
-}
+_STYLE = pathlib.Path(__file__).with_name("figures.mplstyle")
 _DPI = 150
 
 
@@ -55,13 +39,9 @@ def _draw(panel: Panel, ax: Axes, run: Run) -> None:
         ax.legend(loc="best")
 
 
-@contextlib.contextmanager
-def figure_style() -> Iterator[None]:
+def figure_style() -> contextlib.AbstractContextManager[None]:
     """Draws the figures of a block in the project's style and ignores the user's matplotlibrc."""
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_STYLE)
-        yield
+    return matplotlib.style.context(_STYLE, after_reset=True)
 
 
 def save_figure(figure: Figure, path: pathlib.Path) -> None:

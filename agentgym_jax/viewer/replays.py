@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import shlex
-from typing import Any
 
 from absl import logging
 
@@ -24,17 +23,15 @@ def episode_credits(folder: RunFolder) -> dict[str, list[float]]:
     found = {}
     for path in replay_files(folder):
         try:
-            name, credits = _read(json.loads(path.read_text(encoding="utf-8")))
+            document = json.loads(path.read_text(encoding="utf-8"))
+            name = str(document["episode"])
+            credits = [turn["credit"] for turn in document["turns"]]
         except (ValueError, KeyError, TypeError) as error:
             logging.warning("%s has no values of turns: %r", path, error)
             continue
         if credits and None not in credits:
             found[name] = credits
     return found
-
-
-def _read(document: Any) -> tuple[str, list[float]]:
-    return str(document["episode"]), [turn["credit"] for turn in document["turns"]]
 
 
 def replay_command(folder: RunFolder) -> str:

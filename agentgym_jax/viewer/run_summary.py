@@ -160,18 +160,16 @@ def panels(run: Run) -> list[dict[str, Any]]:
     for panel in panels_of(run):
         facts: dict[str, Any] = {"file": panel.file, "title": panel.title, "unit": panel.unit}
         if panel.file == "time":
-            facts |= {"stacked": True, "series": _time_series(run)}
+            steps, shares = visible_time_shares(run)
+            at = steps.astype(int).tolist()
+            series = [
+                {"label": label, "steps": at, "values": values.round(4).tolist()}
+                for label, values in shares.items()
+            ]
+            facts |= {"stacked": True, "series": series}
         else:
             names = panel.needs + _ALSO.get(panel.file, ())
             metrics = [metric for name in names for metric in run.expand(name)]
             facts |= {"metrics": metrics, "labels": [label_of(metric) for metric in metrics]}
         found.append(facts)
     return found
-
-
-def _time_series(run: Run) -> list[dict[str, Any]]:
-    steps, shares = visible_time_shares(run)
-    return [
-        {"label": label, "steps": steps.astype(int).tolist(), "values": values.round(4).tolist()}
-        for label, values in shares.items()
-    ]

@@ -145,14 +145,10 @@ def _difference_words(change: Mapping[str, Any]) -> str:
     if change["tasks"] < _FEW_TASKS:
         return f"{_points(change['difference'])} points, too few tasks for a verdict"
     difference, low, high = (_points(x) for x in (change["difference"], *change["interval"]))
-    p_value = _p_words(change["p_value"])
+    p_value = "< 0.001" if change["p_value"] < 0.001 else f"= {change['p_value']:.2g}"
     return f"{difference} points, 95 % interval {low} to {high}, p {p_value}"
 
 
 def _points(share: float) -> str:
     rounded = round(100 * share)
     return f"{rounded:+d}".replace("-", "\N{MINUS SIGN}") if rounded else "0"
-
-
-def _p_words(p_value: float) -> str:
-    return "< 0.001" if p_value < 0.001 else f"= {p_value:.2g}"

@@ -131,7 +131,7 @@ DEFECTS = {
             # All tokens of an episode are drawn with one and the same random number.
             ("jax.random.uniform(jax.random.fold_in(key, position))", "jax.random.uniform(key)"),
             # Sampled tokens are not labelled with the version of the sampler's weights.
-            ("version=self._version,", "version=0,"),
+            ("is_stopped, self.version)", "is_stopped, 0)"),
         ],
         "sampling/test_hybrid_rows.py": [
             # A row whose last token is dropped keeps the state after that token.

@@ -226,15 +226,13 @@ class Script:
         sequence,
         chunks,
         options,
-        stop=(),
+        sampling,
         on_tokens=None,
-        stop_ids=(),
         changes=None,
-        version=None,
     ):
         added, future = sum(chunks, []), concurrent.futures.Future()
         prompt, text = [*sequence.tokens, *added], self.texts.pop(0)
-        ends = [(text.index(word), word) for word in stop if word in text]
+        ends = [(text.index(word), word) for word in sampling.stop if word in text]
         at, word = min(ends, default=(len(text), ""))
         spoken, text = text[: at + len(word)], text[:at]
         ids = self._spell(spoken, not word, None if changes is None else changes.matcher)

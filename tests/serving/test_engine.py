@@ -141,7 +141,8 @@ def test_a_stop_string_ends_the_answer_before_it(server):
     options = SamplingOptions(temperature=1.0, max_turn_tokens=40, max_tokens=200)
 
     def sample(sequence, stop):
-        return server.engine.submit(sequence, [[1, 2]], options, stop).result.result(PATIENCE_S)
+        pending = server.engine.submit(sequence, [[1, 2]], options, Sampling(stop=stop))
+        return pending.result.result(PATIENCE_S)
 
     whole = sample(TokenSequence(key), [])
     stop = whole.text[5:7]

@@ -136,8 +136,7 @@ class CompareView {
     if (!turn) return el("td", { class: "over" }, el("span", { class: "quiet" }, "over"));
     return el("td", {},
       el("p", {}, el("code", {}, turn.action === null ? turn.text : turn.action), " ",
-        turn.action === null ? el("span", { class: "badge bad" }, "parse error") : null,
-        turn.isRejected ? el("span", { class: "badge cut" }, "rejected") : null,
+        failureBadges(turn),
         turn.reward ? el("span", { class: "badge good" }, short(turn.reward)) : null),
       el("details", {}, el("summary", {}, "Observation"), el("pre", { class: "text" }, turn.observation)));
   }

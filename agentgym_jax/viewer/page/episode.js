@@ -116,8 +116,7 @@ class EpisodeView {
 
   turnCard(turn, k) {
     const badges = [
-      turn.action === null ? el("span", { class: "badge bad" }, "parse error") : null,
-      turn.isRejected ? el("span", { class: "badge cut" }, "rejected") : null,
+      failureBadges(turn),
       turn.isCut ? el("span", { class: "badge cut" }, "cut off") : null,
       this.isRepeat(k) ? el("span", { class: "badge cut" }, "repeat") : null,
       turn.reward ? el("span", { class: `badge ${turn.reward > 0 ? "good" : "bad"}` },
@@ -193,6 +192,12 @@ class EpisodeView {
   move(by) {
     if (this.episode) this.select(this.turn + by, true);
   }
+}
+
+/** Shows that a turn has no valid action, or that the environment rejected it. */
+function failureBadges(turn) {
+  return [turn.action === null ? el("span", { class: "badge bad" }, "parse error") : null,
+    turn.isRejected ? el("span", { class: "badge cut" }, "rejected") : null];
 }
 
 const WORLD_NOTE = "The whole grid is drawn for some episodes only (filter: whole world drawn; " +

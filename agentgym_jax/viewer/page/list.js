@@ -26,33 +26,23 @@ class EpisodeList {
   /** Shows these episodes; keeps the chosen one if it is among them. */
   show(items, chosen) {
     this.items = items;
-    this.at = items.indexOf(chosen);
     this.space.style.setProperty("height", `${items.length * LINE}px`);
-    this.clear();
-    if (this.at >= 0) this.reveal();
-    else this.element.scrollTop = 0;
-    this.draw();
+    if (!items.includes(chosen)) this.element.scrollTop = 0;
+    this.mark(chosen);
   }
 
-  clear() {
-    this.lines.clear();
-    this.space.replaceChildren();
-  }
-
-  /** Marks an episode that was chosen outside the list. */
+  /** Marks an episode as the chosen one. */
   mark(episode) {
     this.at = this.items.indexOf(episode);
-    this.clear();
+    this.lines.clear();
+    this.space.replaceChildren();
     if (this.at >= 0) this.reveal();
     this.draw();
   }
 
   choose(at) {
     if (!this.items.length) return;
-    this.at = Math.max(0, Math.min(this.items.length - 1, at));
-    this.clear();
-    this.reveal();
-    this.draw();
+    this.mark(this.items[Math.max(0, Math.min(this.items.length - 1, at))]);
     this.onChoose(this.items[this.at]);
   }
 
@@ -72,8 +62,7 @@ class EpisodeList {
     const jumps = { PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
     if (!(event.key in jumps) || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    const at = this.at + jumps[event.key];
-    this.choose(Math.max(0, Math.min(this.items.length - 1, at)));
+    this.choose(this.at + jumps[event.key]);
   }
 
   draw() {

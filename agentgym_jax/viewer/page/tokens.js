@@ -42,6 +42,9 @@ class TokenValues {
       episode[key] && this.logprob.map((v, i) => v - episode[key][i] / 1000);
     this.kl = difference("reference_logprobs") || null;
     this.gap = difference("learner_logprobs") || null;
+    // the values besides the log-probabilities that are known, with their names
+    this.known = [["advantage", "advantage"], ["credit", "credit"], ["kl", "KL"], ["gap", "gap"]]
+      .filter(([key]) => (key === "advantage" ? this.isRecorded : this[key]));
     this.largest = Object.fromEntries(["advantage", "credit", "kl", "gap"].map((key) => [
       key, Math.max(1e-9, ...(this[key] || [0]).map(Math.abs)),
     ]));
@@ -76,10 +79,7 @@ class TokenValues {
   /** Describes one token as text. */
   words(k) {
     const parts = [`p ${short(Math.exp(this.logprob[k]))}`, `log-prob ${short(this.logprob[k])}`];
-    if (this.isRecorded) parts.push(`advantage ${short(this.advantage[k])}`);
-    if (this.credit) parts.push(`credit ${short(this.credit[k])}`);
-    if (this.kl) parts.push(`KL ${short(this.kl[k])}`);
-    if (this.gap) parts.push(`gap ${short(this.gap[k])}`);
+    for (const [key, name] of this.known) parts.push(`${name} ${short(this[key][k])}`);
     return parts.join(" · ");
   }
 }
@@ -107,15 +107,10 @@ function readTokens(ids, kind, pieces) {
 /** Shows the sampled tokens as a table, for readers who cannot see shades. */
 function tokenTable(ids, first, values, pieces) {
   const texts = tokenTexts(ids, pieces);
-  const heads = ["Token", "Id", "Log-probability", values.isRecorded ? "Advantage" : null,
-    values.credit ? "Credit" : null,
-    values.kl ? "KL" : null, values.gap ? "Gap" : null].filter(Boolean);
+  const heads = ["Token", "Id", "Log-probability", ...values.known.map(([, name]) => name[0].toUpperCase() + name.slice(1))];
   const line = (id, i) => el("tr", {},
     el("th", { scope: "row" }, texts[i]), el("td", {}, String(id)), el("td", {}, short(values.logprob[first + i])),
-    values.isRecorded ? el("td", {}, short(values.advantage[first + i])) : null,
-    values.credit ? el("td", {}, short(values.credit[first + i])) : null,
-    values.kl ? el("td", {}, short(values.kl[first + i])) : null,
-    values.gap ? el("td", {}, short(values.gap[first + i])) : null);
+    values.known.map(([key]) => el("td", {}, short(values[key][first + i]))));
   const details = el("details", { class: "table" }, el("summary", {}, `${plural(ids.length, "token")} as a table`));
   // Filled when it is opened, because it can have hundreds of rows.
   details.addEventListener("toggle", () => {
