@@ -24,8 +24,12 @@ def residues(start, stop, modulus, groups):
 
 
 def get_config(arg=None):
-    """Returns the config. Options: more=the number of imitated houses of all six kinds; updates."""
-    opt = common.parse(arg, more="30000", updates="900")
+    """Returns the config.
+
+    Options: more=the number of imitated houses of all six kinds; updates=imitation updates;
+    train_on=text|actions; start=a run folder whose weights imitation starts from.
+    """
+    opt = common.parse(arg, more="30000", updates="900", train_on="text", start="")
     more = int(opt.more)
     c = common.base()
     c.total_steps = 40
@@ -63,7 +67,7 @@ def get_config(arg=None):
     c.evaluation = dict(every=10, at_start=True, max_turns=TURNS, samples=2, greedy=True)
     c.checkpoint.every = 10
     c.sft = bandit.warm_start(
-        "alfworld", {}, int(opt.updates), row_length=2048, max_turns=20, train_on="text"
+        "alfworld", {}, int(opt.updates), row_length=2048, max_turns=20, train_on=opt.train_on
     )
     with c.unlocked():
         c.sft.rows = c.sft.micro_rows = 4
@@ -77,4 +81,9 @@ def get_config(arg=None):
                 seed=0,
             )
         )
+    if opt.start:
+        sft = c.sft
+        bandit.start_from(c, opt.start)
+        with c.unlocked():
+            c.sft = sft
     return c

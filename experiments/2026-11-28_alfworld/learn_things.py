@@ -1,0 +1,38 @@
+r"""A policy from scratch learns the ALFWorld tasks of six things.
+
+python -m agentgym_jax.train --config=experiments/2026-11-28_alfworld/learn.py:updates=900 --workdir=runs/alfworld
+python -m agentgym_jax.train --config=experiments/2026-11-28_alfworld/learn_things.py:start=runs/alfworld \
+    --workdir=runs/alfworld_things
+
+The first command imitates tasks of all things, as learn.py does, and can be stopped when RL begins.
+"""
+
+import importlib.util
+import pathlib
+
+from agentgym_jax.configs import common
+
+HERE = pathlib.Path(__file__).parent
+MORE_TASKS = 60_000
+_spec = importlib.util.spec_from_file_location("learn", HERE / "learn.py")
+learn = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(learn)
+
+
+def listed(name):
+    """Returns the selection of the tasks in a list of choose_things.py."""
+    return dict(kind="file", path=str(HERE / "six_things" / f"{name}.json"))
+
+
+def get_config(arg=None):
+    """Returns the config. Options: start=a run folder; updates=imitation updates."""
+    opt = common.parse(arg, start="", updates="300")
+    c = learn.get_config(f"updates={opt.updates},train_on=actions,start={opt.start}")
+    c.total_steps = 24
+    environment = c.environments.alfworld
+    with c.unlocked():
+        environment.options.more_tasks = MORE_TASKS
+        environment.train, environment.eval = listed("train"), listed("held_out")
+        c.sft.demonstrations.expert.tasks = listed("imitation")
+    c.evaluation.every = 8
+    return c
