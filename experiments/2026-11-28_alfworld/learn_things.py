@@ -4,7 +4,7 @@ python -m agentgym_jax.train --config=experiments/2026-11-28_alfworld/learn.py:u
 python -m agentgym_jax.train --config=experiments/2026-11-28_alfworld/learn_things.py:start=runs/alfworld \
     --workdir=runs/alfworld_things
 
-The first command imitates tasks of all things, as learn.py does, and can be stopped when RL begins.
+The first command imitates tasks of all things and can be stopped when RL has begun.
 """
 
 import importlib.util
