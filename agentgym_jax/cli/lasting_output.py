@@ -29,12 +29,14 @@ def install() -> None:
         if old is None:  # closed by `>&-`
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
             continue
+        if not isinstance(old, io.TextIOWrapper):  # a notebook's
+            continue
         file = io.BufferedWriter(_LastingFile(old.fileno(), "w", closefd=False))
         new = io.TextIOWrapper(
             file,
             old.encoding,
             "backslashreplace",
-            line_buffering=old.line_buffering or name == "stderr",
+            line_buffering=old.line_buffering or old.write_through or name == "stderr",
         )
         setattr(sys, name, new)
         for handler in (*logging.getLogger().handlers, get_absl_handler().python_handler):
