@@ -25,7 +25,10 @@ def listed(name):
 
 
 def get_config(arg=None):
-    """Returns the config. Options: start=a run folder; updates=imitation updates."""
+    """Returns the config.
+
+    Options: start=a run folder; updates=imitation updates, 0 for the second attempt at RL.
+    """
     opt = common.parse(arg, start="", updates="300")
     c = learn.get_config(f"updates={opt.updates},train_on=actions,start={opt.start}")
     c.total_steps = 24
@@ -35,4 +38,10 @@ def get_config(arg=None):
         environment.train, environment.eval = listed("train"), listed("held_out")
         c.sft.demonstrations.expert.tasks = listed("imitation")
     c.evaluation.every = 8
+    if opt.updates == "0":
+        del c.sft
+        c.optimizer.learning_rate = 1.5e-3
+        c.rollout.tasks_per_step = 24
+        c.total_steps = 20
+        c.evaluation.every = 5
     return c
