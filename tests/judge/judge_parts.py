@@ -93,7 +93,7 @@ class Played(EpisodeCollector):
     def __init__(self, *trajectories):
         object.__setattr__(self, "trajectories", list(trajectories))
 
-    def schedule(self, *options):
+    def scheduler(self, *options):
         """Returns the collector itself."""
         return self
 
