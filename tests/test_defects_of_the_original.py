@@ -75,8 +75,8 @@ DEFECTS = {
         "sampling/test_sampler.py::test_every_token_passes_through_the_model_once",
     ),
     "9 task ids depend on the machine; evaluation tasks are trained on": (
-        "envs/test_conformance.py::test_every_environment_of_the_project_has_every_property",
-        "envs/test_textcraft.py::test_indices_select_agentgyms_goals_in_ascending_file_order",
+        "envs/conformance/test_conformance.py::test_every_environment_of_the_project_has_every_property",
+        "envs/textcraft/test_textcraft.py::test_indices_select_agentgyms_goals_in_ascending_file_order",
     ),
     "10 any score counts for pass@k; no evaluation in training, no results, no error bars": (
         "evaluation/test_scores.py::test_pass_at_k_is_the_share_of_subsets_with_a_correct_sample",
