@@ -15,7 +15,7 @@ from absl.logging import get_absl_handler
 
 class _LastingFile(io.FileIO):
     def write(self, data: Any, /) -> int:
-        """Writes bytes; if nobody can get them any more, drops them."""
+        """Writes bytes, or drops them if the reader is gone or the disk is full."""
         try:
             return super().write(data)
         except OSError:

@@ -166,7 +166,7 @@ def group_metrics(
 ) -> dict[str, float]:
     """Returns the mean trained reward, and the numbers of groups with and without a signal.
 
-    `tasks` are those of the groups. Several environments have numbers of their own, too.
+    `tasks` are those of the groups. With several environments, each also has its own numbers.
     """
     episodes, informative_P = experience.episodes, experience.informative_P
     comparable_P = episodes.valid_B.reshape(-1, episodes.group_size).sum(axis=1) > 1

@@ -193,7 +193,7 @@ class ChatTemplate:
     ) -> str:
         """Renders a conversation like `transformers`, with tools in OpenAI's format.
 
-        It ends with the header of an answer if `asks` is True, or None and the last message a user's.
+        `asks` is True to end with the header of an answer; None to do so if the last message is a user's.
 
         Raises:
           ValueError: The template refuses the conversation.
@@ -327,9 +327,21 @@ def _environment() -> BoundedEnvironment:
     return environment
 
 
-def _to_json(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
     """Returns JSON as the filter of `transformers` writes it."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, **options)
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
 
 
 def _raise_template_error(message: str) -> NoReturn:

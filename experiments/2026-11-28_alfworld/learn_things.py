@@ -7,16 +7,13 @@ python -m agentgym_jax.train --config=experiments/2026-11-28_alfworld/learn_thin
 The first command imitates tasks of all things and can be stopped when RL has begun.
 """
 
-import importlib.util
 import pathlib
 
+from agentgym_jax.config.config_files import load_config
 from agentgym_jax.configs import common
 
 HERE = pathlib.Path(__file__).parent
 MORE_TASKS = 60_000
-_spec = importlib.util.spec_from_file_location("learn", HERE / "learn.py")
-learn = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(learn)
 
 
 def listed(name):
@@ -30,7 +27,8 @@ def get_config(arg=None):
     Options: start=a run folder; updates=imitation updates, 0 for the second attempt at RL.
     """
     opt = common.parse(arg, start="", updates="300")
-    c = learn.get_config(f"updates={opt.updates},train_on=actions,start={opt.start}")
+    options = f"updates={opt.updates},train_on=actions,start={opt.start}"
+    c = load_config(f"{HERE / 'learn.py'}:{options}")
     c.total_steps = 24
     environment = c.environments.alfworld
     with c.unlocked():
