@@ -95,7 +95,8 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
         self._folders: tuple[bucket.Folder, ...] = (self.trajectories, self.checkpoints, self.plots)
         self._folders += (self.model, self.tokenizer, self.logs)
         self._lock: IO[str] | None = None
-        self._is_provisional = False  # True while `withdraw` may remove the files
+        self._is_provisional = False  # True while `withdraw` may remove or restore files
+        self._before: dict[pathlib.Path, str] = {}  # of a resumed run: its files before this start
         self._made: list[pathlib.Path] = []  # folders of the run and their parents, if new
 
     def start(
@@ -130,15 +131,17 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
                 self._mirror.clear()
                 self._mirror.pull()
             resumed = self._match_config(plain, adjustable)
-            self._is_provisional = not resumed
+            starts = self.provenance()["starts"] if self.provenance_path.exists() else []
+            facts = (self.config_path, self.provenance_path) if resumed else ()
+            self._before = {path: path.read_text("utf-8") for path in facts if path.exists()}
+            self._is_provisional = True
             for folder in self._folders:
                 with disk_errors(folder):
                     folder.mkdir(exist_ok=True)
             write_atomic(self.config_path, json.dumps(plain, indent=2) + "\n")
             command = sys.argv if command is None else command
-            facts = provenance(devices, machine or {}, command)
-            starts = self.provenance()["starts"] if self.provenance_path.exists() else []
-            document = {**facts, "starts": [*starts, facts]}
+            this = provenance(devices, machine or {}, command)
+            document = {**this, "starts": [*starts, this]}
             write_atomic(self.provenance_path, json.dumps(document, indent=2) + "\n")
             self.push()
         except BaseException:
@@ -188,10 +191,15 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
         self._is_provisional = False
 
     def withdraw(self) -> None:
-        """Removes the files of a new run that failed before `begin`."""
+        """Undoes a start that failed before `begin`: removes a new run, restores the files of an old one."""
         if not self._is_provisional:
             return
         self._is_provisional = False
+        if self._before:
+            for path, text in self._before.items():
+                write_atomic(path, text)
+            self.push()
+            return
         for folder in (*self._folders, self.loggers, self.data):
             shutil.rmtree(folder, ignore_errors=True)
         facts = [self.config_path, self.provenance_path, self._lock_path]

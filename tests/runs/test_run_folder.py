@@ -54,6 +54,22 @@ def test_the_same_config_resumes_and_every_start_is_recorded(tmp_path):
     assert facts["versions"]["jax"] and facts["python"].startswith("3.")
 
 
+def test_a_resume_that_fails_before_it_begins_leaves_config_and_starts_as_they_were(tmp_path):
+    folder, _ = start(tmp_path)
+    folder.begin()
+    folder.close()
+    before = {path: path.read_text() for path in tmp_path.glob("*.json")}
+    folder, resumed = start(tmp_path, CONFIG | {"total_steps": 20})
+    assert resumed and folder.config()["total_steps"] == 20
+    folder.withdraw()
+    folder.close()
+    assert before == {path: path.read_text() for path in tmp_path.glob("*.json")}
+    folder, _ = start(tmp_path, CONFIG | {"total_steps": 20})
+    folder.begin()
+    folder.withdraw()  # no effect after `begin`
+    assert folder.config()["total_steps"] == 20 and len(folder.provenance()["starts"]) == 2
+
+
 def test_facts_about_the_machine_are_recorded(tmp_path):
     folder = RunFolder(tmp_path / "run")
     folder.start({}, devices=[], machine={"cpu": "Z80", "native": False}, adjustable=())
