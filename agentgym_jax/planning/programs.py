@@ -39,7 +39,7 @@ from agentgym_jax.rl.build import check_micro_rows, make_learner
 from agentgym_jax.rl.rl_config import RLSettings, policy_updates
 from agentgym_jax.sampling import decode, drafts
 from agentgym_jax.sampling.options import check_buckets, default_buckets
-from agentgym_jax.sampling.sampler import COPIED_SLOTS
+from agentgym_jax.sampling.row_cache import COPIED_SLOTS
 from agentgym_jax.text.tokenizer import byte_tokenizer
 
 # Share of the tokens of an episode that the policy samples; the others are observations.

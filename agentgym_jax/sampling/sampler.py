@@ -16,7 +16,6 @@ import numpy as np
 from agentgym_jax.checks.limits import Range
 from agentgym_jax.mesh.sharding import launch_lock
 from agentgym_jax.models.decode_backend import choose_backend
-from agentgym_jax.models.hybrid import Cache, create_cache
 from agentgym_jax.models.policy import Params, Policy
 from agentgym_jax.sampling import decode, drafts, prefill
 from agentgym_jax.sampling.adjusting import CallOrder, TurnAdjuster, make_adjustment
@@ -27,11 +26,10 @@ from agentgym_jax.sampling.options import (
     check_buckets,
     default_buckets,
 )
-from agentgym_jax.sampling.prefill import PrefillSlice, PrefixChunk
+from agentgym_jax.sampling.prefill import PrefixChunk
+from agentgym_jax.sampling.row_cache import RowCache
 from agentgym_jax.sampling.sampler_statistics import SamplerStatistics
 
-# Slots that one call copies; a prefix needs as many calls as hold its tokens.
-COPIED_SLOTS = 256
 MAX_DRAFT_TOKENS = 16
 _LOAD_STEP = 4  # ratio of the numbers of rows with which calls decode as the load grows
 
@@ -105,14 +103,14 @@ class Sampler:
           truncates: False if no episode sets top-k or top-p. The decode program then has no branch
             for them, whose condition a GPU program would read on the host in every step.
         """
-        self._shards = 1 if policy.layout is None else policy.layout.shards("batch")
-        if rows % self._shards:
+        shards = 1 if policy.layout is None else policy.layout.shards("batch")
+        if rows % shards:
             raise ValueError(
-                f"sampler.rows={rows} cannot be divided over {self._shards} groups of devices; "
-                f"set {-(-rows // self._shards) * self._shards}"
+                f"sampler.rows={rows} cannot be divided over {shards} groups of devices; "
+                f"set {-(-rows // shards) * shards}"
             )
         buckets = buckets or default_buckets(rows, cache_length)
-        self.buckets = check_buckets(buckets, cache_length, self._shards)
+        self.buckets = check_buckets(buckets, cache_length, shards)
         if policy.layout is not None and 0 < decode_rows < rows:
             raise ValueError(
                 f"sampler.decode_rows={decode_rows}: rows cannot move on several devices; set 0"
@@ -127,16 +125,13 @@ class Sampler:
         self._decode_steps = decode_steps
         self._return_after_finished = return_after_finished
         self._draft_tokens = draft_tokens
-        self._cache: Cache | None = None
-        # True if a cache row is the state of a sequence, which cannot return to fewer tokens.
-        self._has_state = policy.config.hybrid is not None
         # Possible numbers of rows of a decode call.
         self._widths = [self.decode_rows]
         self._backend = choose_backend(
             self.decode_rows * (1 + draft_tokens),
             policy.dtype,
             policy.layout,
-            allow_native=not self._has_state and not policy.is_int8,
+            allow_native=policy.config.hybrid is None and not policy.is_int8,
         )
         self._params: Params | None = None
         self.version = -1
@@ -145,15 +140,14 @@ class Sampler:
         # Active rows; the row that has been active longest is first.
         self._decoding_rows: list[int] = []
         self._free = list(range(rows))
-        # For each row, digests (`PrefixChunk.digest`) of the sequences with which its cache begins,
-        # and their lengths in tokens.
-        self._prefixes: list[dict[bytes, int]] = [{} for _ in range(rows)]
         self._running: _Call | None = None
         self._order = CallOrder()
         self.step_s = 0.0  # seconds per step of the last decode call
         self._state = decode.RowState.create(
             rows, stop_ids, truncates=truncates, history=cache_length if draft_tokens else 0
         )
+        length_B: Any = self._state.length
+        self._cache = RowCache(policy, length_B, cache_length, self.buckets, shards)
 
     @property
     def free_rows(self) -> int:
@@ -186,24 +180,16 @@ class Sampler:
         """Replaces the weights and drops all shared prefixes. Open rows keep their caches."""
         if self._running is not None:  # its tokens would have the wrong version
             raise ValueError("Sampler.set_params while a call is running: finish it first")
-        if self._cache is None:
-            self._cache = create_cache(
-                self.policy.config,
-                self.rows,
-                self.cache_length,
-                self.policy.cache_dtype,
-                layout=self.policy.layout,
-            )
+        self._cache.allocate()
         self._params = self._backend.prepare_params(params)
         self.version = version
-        for digests in self._prefixes:
-            digests.clear()
+        self._cache.forget(range(self.rows))
 
     def release(self) -> None:
         """Frees weights and cache until the next `set_params`; no row may be open."""
         if self._open or self._running is not None:
             raise ValueError("Sampler.release while rows are open: close them first")
-        self._params = self._cache = None
+        self._params = self._cache.arrays = None
         self.version = -1
 
     def follow_load(self) -> None:
@@ -221,18 +207,14 @@ class Sampler:
         """
         if self._open or self._params is None:
             raise ValueError("Sampler.warm_up needs weights and no open row")
-        for T, n in self.buckets:
-            arrays = prefill.pack_slices([None] * n, T, padding_row=self.rows)
-            with launch_lock:
-                self._cache = decode.prefill(self.policy, self._params, self._cache, *arrays)
-        self._copy_rows([])
+        self._cache.warm_up(self._params)
         for width in self._widths:
             state, row_B = self._state.select([], width)
             self._decode(state, row_B)
             if adjusts:
                 empty = Adjustment.create(width, self.policy.config.vocab_size)
                 self._decode(state, row_B, empty)
-        jax.block_until_ready(self._cache)
+        jax.block_until_ready(self._cache.arrays)
 
     def open(self, key: np.ndarray, options: SamplingOptions) -> int:
         """Opens and returns a free row for an episode; `key` is its random key, uint32 [2]."""
@@ -242,7 +224,7 @@ class Sampler:
                 f"sampler.cache_length={self.cache_length}"
             )
         row = self._free.pop(0)
-        self._prefixes[row].clear()
+        self._cache.forget([row])
         self._open[row] = _Row(options=options, queue=[], sampled=[], logprobs=[])
         self._state.length[row] = 0
         self._state.is_active[row] = False
@@ -315,7 +297,7 @@ class Sampler:
         self._note_tokens(row, *arrays)
         record.total += count
         record.has_pending, record.must_replay = True, False
-        if self._has_state:
+        if self._cache.is_state:
             record.history += arrays
         record.sampled, record.logprobs = [], []
         self._queued_rows.append(row)
@@ -340,10 +322,9 @@ class Sampler:
         cached = int(self._state.length[row])
         record.total = self._state.length[row] = count
         record.has_pending = False
-        if self._has_state:
+        if self._cache.is_state:
             self._shorten_history(row, cached)
-        kept = self._prefixes[row].items()
-        self._prefixes[row] = {digest: length for digest, length in kept if length <= count}
+        self._cache.rewind(row, count)
 
     def partial_turn(self, row: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the tokens and log-probabilities sampled so far in the present turn of a row."""
@@ -369,7 +350,7 @@ class Sampler:
         state.length[row] -= surplus
         record.total -= surplus
         record.sampled, record.logprobs = [tokens[:count]], [logprobs[:count]]
-        if self._has_state:
+        if self._cache.is_state:
             self._shorten_history(row, cached)
         return self._end_turn(row, is_stopped=False)
 
@@ -403,7 +384,7 @@ class Sampler:
         if self._running is not None:
             raise ValueError("Sampler.begin while a call is running: finish it first")
         if self._queued_rows:
-            self._prefill_queues()
+            self._prefill_queues(self._params)
         if not self._state.is_active.any():
             return
         started = time.perf_counter()
@@ -435,7 +416,10 @@ class Sampler:
             finished = 1 if adjustment is not None else self._return_after_finished
             inputs = (state, np.int32(finished), row_B, adjustment)
         with launch_lock:
-            self._cache, chunk = program(self.policy, self._params, self._cache, *inputs, **static)
+            arrays = self._cache.arrays
+            self._cache.arrays, chunk = program(
+                self.policy, self._params, arrays, *inputs, **static
+            )
         return chunk
 
     def finish(self) -> list[SampledTurn]:
@@ -462,114 +446,20 @@ class Sampler:
         self.begin()
         return self.finish()
 
-    def _prefill_queues(self) -> None:
+    def _prefill_queues(self, params: Params) -> None:
         started = time.perf_counter()
-        waiting = self._queued_rows
-        while waiting:
-            self._copy_prefixes(waiting)
-            waiting = [row for row in waiting if self._open[row].queue]
-            self._prefill_chunks(waiting)
+        queues = {row: self._open[row].queue for row in self._queued_rows}
+        self._cache.fill(params, queues, self.statistics)
         for row in self._queued_rows:
             options = self._open[row].options
             self._state.budget[row] = min(options.max_turn_tokens, self.remaining_tokens(row))
             self._state.is_active[row] = True
-            if self._has_state:  # the next decode step replaces the state of the prefix
-                self._prefixes[row].clear()
+        if self._cache.is_state:  # the next decode step replaces the state of the prefix
+            self._cache.forget(self._queued_rows)
         self._decoding_rows += self._queued_rows
         self._queued_rows = []
-        jax.block_until_ready(self._cache)  # keeps prefill out of the decoding time
+        jax.block_until_ready(self._cache.arrays)  # keeps prefill out of the decoding time
         self.statistics.seconds_prefill += time.perf_counter() - started
-
-    def _copy_prefixes(self, waiting: Sequence[int]) -> None:
-        """Copies to each waiting row the longest prefix of its queue that some row has computed."""
-        copies = []  # (source row, target row, number of chunks)
-        for row in waiting:
-            queue = self._open[row].queue
-            for count in range(len(queue), 0, -1):
-                digest = queue[count - 1].digest
-                near = self._neighbours(row)
-                source = next((r for r in near if digest in self._prefixes[r]), None)
-                if source is not None:
-                    copies.append((source, row, count))
-                    break
-        # Digests of targets are added after the search, because their caches still lack the prefix.
-        for _, row, count in copies:
-            self.statistics.copied += self._advance(row, count)
-        self._copy_rows([(row, (source, row)) for source, row, _ in copies])
-
-    def _copy_rows(self, pairs: Sequence[tuple[int, tuple[int, int]]]) -> None:
-        """Copies rows, given (target, (source, target)); without any, compiles the program."""
-        width = max(1, self.rows // self._shards // 4) * self._shards
-        calls = prefill.divide_lines(pairs, self.rows, width, self._shards)
-        for call in calls if pairs else [[None] * width]:
-            padded = [(0, self.rows) if pair is None else pair for pair in call]
-            source, target = np.asarray(padded, np.int32).T
-            lengths = [int(self._state.length[pair[1]]) for pair in call if pair is not None]
-            for start in range(0, max(lengths, default=1), COPIED_SLOTS):
-                with launch_lock:
-                    self._cache = decode.copy_rows(
-                        self._cache,
-                        source,
-                        target,
-                        np.int32(start),
-                        length=COPIED_SLOTS,
-                        layout=self.policy.layout,
-                    )
-
-    def _prefill_chunks(self, waiting: Sequence[int]) -> None:
-        """Computes one chunk per row; skips rows whose chunk another row computes in this call."""
-        rows: list[int] = []
-        claimed: set[tuple[bytes, range]] = set()
-        for row in waiting:
-            digest = self._open[row].queue[0].digest
-            near = self._neighbours(row)
-            if (digest, near) not in claimed:
-                rows.append(row)
-            if digest is not None:
-                claimed.add((digest, near))
-        lengths = [T for T, _ in self.buckets]
-        slices: list[PrefillSlice] = []
-        for row in rows:
-            chunk, start = self._open[row].queue[0], int(self._state.length[row])
-            slices += prefill.cut_into_slices(chunk, row, start, lengths)
-        # Slices of the longest bucket are computed first, because the end of a chunk may use a
-        # shorter bucket than its beginning.
-        for T, n in reversed(self.buckets):
-            in_bucket = [slice_ for slice_ in slices if slice_.length == T]
-            # Slices of a row must follow each other if the cache is a state.
-            parts = prefill.separate_rows(in_bucket) if self._has_state else [in_bucket]
-            for part in parts:
-                self._prefill_slices(part, T, n)
-        for row in rows:
-            self.statistics.prefilled += self._advance(row, 1)
-
-    def _prefill_slices(self, slices: Sequence[PrefillSlice], T: int, n: int) -> None:
-        """Computes slices of one bucket, of `n` slices with `T` tokens."""
-        items = [(slice_.row, slice_) for slice_ in slices]
-        for call in prefill.divide_lines(items, self.rows, n, self._shards):
-            arrays = prefill.pack_slices(call, T, padding_row=self.rows)
-            with launch_lock:
-                self._cache = decode.prefill(self.policy, self._params, self._cache, *arrays)
-            self.statistics.prefill_calls += 1
-            self.statistics.prefill_capacity += n * T
-
-    def _neighbours(self, row: int) -> range:
-        """Returns the rows on the same device, which can copy prefixes from each other."""
-        size = self.rows // self._shards
-        return range(row // size * size, (row // size + 1) * size)
-
-    def _advance(self, row: int, count: int) -> int:
-        """Moves `count` chunks from a row's queue to its prefixes; returns the number of tokens."""
-        queue = self._open[row].queue
-        before = int(self._state.length[row])
-        for chunk in queue[:count]:
-            self._state.length[row] += len(chunk.tokens)
-            if self._has_state:  # earlier prefixes are no longer in the cache
-                self._prefixes[row].clear()
-            if chunk.digest:
-                self._prefixes[row][chunk.digest] = int(self._state.length[row])
-        del queue[:count]
-        return int(self._state.length[row]) - before
 
     def _select_rows(
         self,
@@ -596,7 +486,7 @@ class Sampler:
         record, state, n = self._open[row], self._state, int(chunk.count[index])
         tokens = np.asarray(chunk.tokens[index, :n])
         record.sampled.append(tokens)
-        if self._has_state:
+        if self._cache.is_state:
             record.history.append(tokens)
         record.logprobs.append(np.asarray(chunk.logprobs[index, :n]))
         if record.adjuster is not None:

@@ -346,6 +346,14 @@ def test_a_row_that_waits_for_a_copy_is_not_a_source_of_copies(policy, params):
         assert turn.logprobs.tolist() == alone[rows.index(turn.row)].logprobs[start:]
 
 
+def test_rows_that_share_no_prefix_cause_no_copy(policy, params, monkeypatch):
+    sampler = make_sampler(policy, params)
+    monkeypatch.setattr(decode, "copy_rows", None)  # a call would fail
+    play(sampler, [(0, 0)], turns=2)
+    with pytest.raises(TypeError):  # two rows of a task share their prompt
+        play(sampler, [(0, 1), (0, 2)], turns=1)
+
+
 def test_tasks_share_their_common_first_chunk(policy, params):
     sampler = make_sampler(policy, params)
     play(sampler, [(0, 0), (1, 0), (2, 0)], turns=1)
