@@ -4,7 +4,10 @@ python -m agentgym_jax.train --config=experiments/2026-11-28_alfworld/learn.py:u
 python -m agentgym_jax.train --config=experiments/2026-11-28_alfworld/learn_things.py:start=runs/alfworld \
     --workdir=runs/alfworld_things
 
-The first command imitates tasks of all things and can be stopped when RL has begun.
+python -m agentgym_jax.train --workdir=runs/alfworld_things_rl \
+    --config=experiments/2026-11-28_alfworld/learn_things.py:start=runs/alfworld_things,updates=0
+
+The first command imitates tasks of all things and can be stopped when RL has begun, the second after twelve steps of RL.
 """
 
 import pathlib
@@ -24,7 +27,7 @@ def listed(name):
 def get_config(arg=None):
     """Returns the config.
 
-    Options: start=a run folder; updates=imitation updates, 0 for the second attempt at RL.
+    Options: start=a run folder; updates=imitation updates, 0 for the third attempt at RL.
     """
     opt = common.parse(arg, start="", updates="300")
     options = f"updates={opt.updates},train_on=actions,start={opt.start}"
@@ -38,8 +41,9 @@ def get_config(arg=None):
     c.evaluation.every = 8
     if opt.updates == "0":
         del c.sft
-        c.optimizer.learning_rate = 1.5e-3
-        c.rollout.tasks_per_step = 24
-        c.total_steps = 20
-        c.evaluation.every = 5
+        c.rollout.tasks_per_step = 32
+        c.learner.mini_batches = 1
+        c.sampling.temperature = 1.3
+        c.total_steps = 100
+        c.evaluation.every = 10
     return c
