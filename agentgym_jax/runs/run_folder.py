@@ -132,16 +132,16 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
                 self._mirror.pull()
             resumed = self._match_config(plain, adjustable)
             starts = self.provenance()["starts"] if self.provenance_path.exists() else []
-            facts = (self.config_path, self.provenance_path) if resumed else ()
-            self._before = {path: path.read_text("utf-8") for path in facts if path.exists()}
+            restored = (self.config_path, self.provenance_path) if resumed else ()
+            self._before = {path: path.read_text("utf-8") for path in restored if path.exists()}
             self._is_provisional = True
             for folder in self._folders:
                 with disk_errors(folder):
                     folder.mkdir(exist_ok=True)
             write_atomic(self.config_path, json.dumps(plain, indent=2) + "\n")
             command = sys.argv if command is None else command
-            this = provenance(devices, machine or {}, command)
-            document = {**this, "starts": [*starts, this]}
+            facts = provenance(devices, machine or {}, command)
+            document = {**facts, "starts": [*starts, facts]}
             write_atomic(self.provenance_path, json.dumps(document, indent=2) + "\n")
             self.push()
         except BaseException:
