@@ -150,7 +150,6 @@ class RunningEpisodes(EpisodeScheduler):
             if not self._is_due(index, episode.num_turns):
                 self._free_row(attempt)
                 self._paused.add(index)
-                self._report()
                 return
             assert attempt.row is not None and attempt.observation is not None
             request = self._slots[index].request

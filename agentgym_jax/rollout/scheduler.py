@@ -72,7 +72,8 @@ class EpisodeCollector:
           requests: Episodes to collect.
           replacement_stride: Difference between the sample numbers of a replacement and of the
               replaced sample.
-          on_progress: Callback with (finished episodes, total episodes, sampled tokens).
+          on_progress: Callback with (finished episodes, total episodes, sampled tokens), before each
+              call of the agent and at the end of each episode.
           should_stop: Function that is polled. If it returns True, running episodes end as ABORTED.
           on_episode: Callback with the index of a request and its finished episode.
           score: Function that adds the scores of a judge (`Judge.score_rollout`).
@@ -182,6 +183,7 @@ class EpisodeScheduler(abc.ABC):
             try:
                 self._resume()
                 while not self._is_settled():
+                    self._report()
                     if should_stop():
                         self._abort("the run is stopping")
                         break

@@ -106,6 +106,7 @@ def collect(
         else:
             result = drive(collector, sampler, requests, calls)
         assert sampler.free_rows == rows
+    assert progress[0][0] == 0  # before the first episode ends
     assert progress[-1] == (len(requests), len(requests))
     assert not world.sessions  # every created session is closed
     return result
