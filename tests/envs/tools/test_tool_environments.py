@@ -293,6 +293,15 @@ def test_a_change_must_leave_the_rest_as_it_was():
     assert environment.step(environment.expert_action()).score == 0
 
 
+@pytest.mark.parametrize("template", ["delete", "complete_overdue"])
+def test_a_deleted_task_is_not_a_completed_one(template):
+    environment = start("todo", first_of("todo", template))
+    swapped = {"delete_task": "complete_task", "complete_task": "delete_task"}
+    for tool, arguments in environment.episode.task.calls:
+        call(environment, swapped.get(tool, tool), **arguments)
+    assert environment.step(write_call("finish", {"answer": "done"})).score == 0
+
+
 def test_a_question_about_lists_is_not_answered_after_a_change():
     environment = start("todo", first_of("todo", "due_date"))
     project = environment.state()["projects"][0]["id"]
