@@ -26,7 +26,6 @@ TEST_EVERY = 5  # every fifth task is a test task if no task names its split
 _GROUPED = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?")
 _SEPARATOR = re.compile(r",(?![0-9]{3}(?![0-9]))")
 _FIELDS = {"instruction", "answer", "checker", "solution", "split"}
-_SPLITS = (manifest.TRAIN, manifest.DEV, manifest.TEST)
 
 # Calls a tool of the episode's server and returns the text of its result.
 Call = Callable[[str, Mapping[str, Any]], str]
@@ -125,8 +124,8 @@ def make_task(row: Any, place: str) -> Task:
         raise SetupError(f"{place}: instruction={instruction!r:.100}, expected a text")
     if ("answer" in row) == ("checker" in row):
         raise SetupError(f"{place}: expected either an answer or a checker")
-    if row.get("split", manifest.TRAIN) not in _SPLITS:
-        raise SetupError(f"{place}: split={row['split']!r:.100}, expected one of {_SPLITS}")
+    if row.get("split", manifest.TRAIN) not in manifest.SPLITS:
+        raise SetupError(f"{place}: split={row['split']!r:.100}, expected one of {manifest.SPLITS}")
     solution = row.get("solution", [])
     if not isinstance(solution, list) or not all(map(_is_call, solution)):
         raise SetupError(
