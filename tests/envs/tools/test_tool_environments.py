@@ -328,7 +328,8 @@ def test_the_tools_of_a_sheet_change_the_right_cells():
     assert world.get_value_by_formula("MINUS", position_list=["B3", "B2"]) == "1"
     assert world.insert_cols([["y", 1, 2, 3]], 2)[1] == ["a", "1", "9"]
     assert world.delete_batch_data("col", [2, "3"]) == [["n"], ["a"], ["b"], ["c"]]
-    assert world.insert_rows([["z", True]], 5)[4] == ["z", "TRUE"]
+    assert world.insert_rows([["z", False]], 5)[4] == ["z", "FALSE"]
+    assert world.update_cell("B5", True)[4] == ["z", "TRUE"]
     assert world.delete_batch_data("row", [2, 3]) == [["n", ""], ["c", ""], ["z", "TRUE"]]
     assert world.filter_cells("T", in_column=2) == ["B3"]
     assert world.merge_cells("A1", "B1")[0] == ["n", "n"]
