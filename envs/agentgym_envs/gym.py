@@ -80,7 +80,9 @@ class TextEnv(gymnasium.Env[str, str]):
         self._tasks = [task["data_idx"] for task in served.tasks() if task["split"] == split]
         if not self._tasks:
             raise ValueError(f"{environment} has no tasks of split {split!r}")
+        self._serves_after_end = compat
         self._turns = 0
+        self._is_over = False
         self._data_idx = -1
         self._text = ""
 
@@ -103,15 +105,25 @@ class TextEnv(gymnasium.Env[str, str]):
                 f"{self._spec.name} has tasks 0 .. {self._spec.num_tasks - 1}, data_idx was "
                 f"{self._data_idx}",
             )
-        self._turns = 0
+        self._turns, self._is_over = 0, False
         result = play(self.world.reset, self._data_idx)
         self._text = result.text
         return result.text, self._info(result.score, False)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Executes one action; returns observation, reward, terminated, truncated and info."""
+        """Executes one action; returns observation, reward, terminated, truncated and info.
+
+        Raises:
+          EnvironmentFault: FINISHED after the end of the episode, unless `compat` is set.
+        """
+        if self._is_over and not self._serves_after_end:
+            raise EnvironmentFault(
+                ErrorKind.FINISHED,
+                f"{self._spec.name}: this episode is over; reset to start another one",
+            )
         result = play(self.world.step, action)
         self._turns += 1
+        self._is_over = result.done
         self._text = result.text
         success = result.done and is_solved(result.score, self._spec.success_score)
         is_cut = not result.done and self._turns >= self._max_turns

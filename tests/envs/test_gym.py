@@ -22,6 +22,8 @@ def test_gymnasium_makes_an_environment_that_its_expert_solves(name):
         total += reward
         assert not truncated
     assert info["success"] and 0 < total <= 1
+    with pytest.raises(EnvironmentFault, match="over"):
+        env.step(action)
     env.close()
 
 

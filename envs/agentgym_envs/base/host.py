@@ -133,8 +133,9 @@ class SessionHost:
                 f"{self._served.task_field} is null. Send an integer.",
                 compat_message="unsupported operand type(s) for %: 'NoneType' and 'int'",
             )
-        # Under `--compat` the environment applies AgentGym's rule for indices without a task.
-        if not self._compat and not 0 <= data_idx < self._served.spec.num_tasks:
+        # Under `--compat` an environment of AgentGym applies its rule for indices without a task.
+        has_rule = self._compat and self._served.compat_factory is not self._served.factory
+        if not has_rule and not 0 <= data_idx < self._served.spec.num_tasks:
             raise EnvironmentFault(
                 ErrorKind.UNKNOWN_TASK,
                 f"{self._served.spec.name} has tasks 0 .. {self._served.spec.num_tasks - 1}, "

@@ -15,6 +15,7 @@ Task = Mapping[str, Any]
 TRAIN = "train"
 DEV = "dev"  # used only by environments whose authors define a dev split
 TEST = "test"
+SPLITS = (TRAIN, DEV, TEST)
 
 
 def canonical_json(tasks: Sequence[Task]) -> bytes:
@@ -43,7 +44,7 @@ def check(tasks: Sequence[Task]) -> None:
     if not tasks:
         raise ValueError("the manifest has no tasks, expected at least one")
     for i, task in enumerate(tasks):
-        if task.get("data_idx") != i or task.get("split") not in (TRAIN, DEV, TEST):
+        if task.get("data_idx") != i or task.get("split") not in SPLITS:
             raise ValueError(
                 f"task {i} of the manifest is {dict(task)}; expected data_idx={i} and split "
                 f"{TRAIN}, {DEV} or {TEST}"

@@ -16,8 +16,8 @@ from agentgym_envs.mcp.connection import CallError, McpServer
 from agentgym_envs.mcp.environment import ANSWER, REFUSAL, McpEnvironment, Settings
 from agentgym_envs.mcp.tasks import Task, make_task, read_tasks, rows
 
-# Version of the behaviour: changes when a text changes.
-BEHAVIOUR = "1"
+# Version of the behaviour: changes when a text or the rule for answers changes.
+BEHAVIOUR = "2"
 
 INSTRUCTIONS = """\
 Solve the task with the tools. Call exactly one tool in each answer, then read its result. When you \

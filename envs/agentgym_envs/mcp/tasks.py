@@ -11,6 +11,7 @@ import importlib
 import json
 import math
 import pathlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,12 +19,13 @@ from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.base.protocol import read_json
 from agentgym_envs.base.user_code import loading
-from agentgym_envs.searchqa.scoring import exact_match
+from agentgym_envs.searchqa.scoring import is_right
 
 MAX_LINE_CHARACTERS = 100_000
 TEST_EVERY = 5  # every fifth task is a test task if no task names its split
+_GROUPED = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?")
+_SEPARATOR = re.compile(r",(?![0-9]{3}(?![0-9]))")
 _FIELDS = {"instruction", "answer", "checker", "solution", "split"}
-_SPLITS = (manifest.TRAIN, manifest.DEV, manifest.TEST)
 
 # Calls a tool of the episode's server and returns the text of its result.
 Call = Callable[[str, Mapping[str, Any]], str]
@@ -122,8 +124,8 @@ def make_task(row: Any, place: str) -> Task:
         raise SetupError(f"{place}: instruction={instruction!r:.100}, expected a text")
     if ("answer" in row) == ("checker" in row):
         raise SetupError(f"{place}: expected either an answer or a checker")
-    if row.get("split", manifest.TRAIN) not in _SPLITS:
-        raise SetupError(f"{place}: split={row['split']!r:.100}, expected one of {_SPLITS}")
+    if row.get("split", manifest.TRAIN) not in manifest.SPLITS:
+        raise SetupError(f"{place}: split={row['split']!r:.100}, expected one of {manifest.SPLITS}")
     solution = row.get("solution", [])
     if not isinstance(solution, list) or not all(map(_is_call, solution)):
         raise SetupError(
@@ -194,16 +196,27 @@ def _scalar(value: Any) -> str:
 
 
 def is_same(given: str, right: str) -> bool:
-    """Returns True for equal numbers, or texts that are equal as in SQuAD (searchqa.scoring)."""
+    """Returns True for equal numbers, or texts that are equal as in SQuAD (searchqa.scoring).
+
+    A comma separates words, unless it groups the digits of a number.
+    """
     number = _number(right)
     if number is not None:
         return _number(given) == number
-    return given.strip() == right or (exact_match(given, [right]) and exact_match(right, [given]))
+    return given.strip() == right or is_right(
+        _SEPARATOR.sub(", ", given), [_SEPARATOR.sub(", ", right)]
+    )
 
 
 def _number(text: str) -> float | None:
+    text = text.strip()
+    text = text.replace(",", "") if _GROUPED.fullmatch(text) else text
     try:
-        number = float(text.replace(",", ""))
+        return int(text)  # exact, also for long numbers
+    except ValueError:
+        pass
+    try:
+        number = float(text)
     except ValueError:
         return None
     return number if math.isfinite(number) else None  # `nan` is not equal to itself

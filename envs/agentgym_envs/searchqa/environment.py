@@ -56,7 +56,7 @@ class Episode:
         answer = self.answers[-1] if self.answers else ""
         golden = self.question.golden_answers
         return {
-            "exact_match": float(bool(self.answers) and scoring.exact_match(answer, golden)),
+            "exact_match": float(bool(self.answers) and scoring.is_right(answer, golden)),
             "f1": scoring.f1(answer, golden) if self.answers else 0.0,
             "num_searches": len(self.searches),
             "is_well_formed": self.is_well_formed,

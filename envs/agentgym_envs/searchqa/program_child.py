@@ -135,8 +135,9 @@ def main() -> None:
     sys.argv = ["program"]
     try:
         exec(compile(text, "program", "exec"), {"__name__": "__main__"})
-    except SystemExit:
-        pass
+    except SystemExit as end:
+        if end.code is not None and not isinstance(end.code, int):
+            sys.stderr.write(f"{end.code}\n")
     except BaseException as error:  # noqa: BLE001 - any error of the program
         print_error(error)
 

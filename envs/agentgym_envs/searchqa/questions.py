@@ -77,7 +77,7 @@ def _import(found: Sequence[flashrag.Source], folder: pathlib.Path, dataset: str
             before = len(tasks)
             for number, row in enumerate(flashrag.rows(source.path)):
                 where = f"{source.path}, row {number + 1}"
-                kept = _checked(row, where) | {"dataset": dataset or source.dataset}
+                kept = _checked(row, where, source.split) | {"dataset": dataset or source.dataset}
                 tasks.append(_task(len(tasks), kept, source, number))
                 file.write(json.dumps(kept, ensure_ascii=False) + "\n")
                 if len(tasks) == _LONG:
@@ -94,19 +94,31 @@ def _import(found: Sequence[flashrag.Source], folder: pathlib.Path, dataset: str
     (folder / "metadata.json").write_text(json.dumps(metadata, indent=1), encoding="utf-8")
 
 
-def _checked(row: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _checked(row: Any, where: str, split: str) -> dict[str, Any]:
     """Returns all fields of a row except `metadata`, which can hold whole articles.
 
+    If `split` is empty, the row can name its split.
+
     Raises:
-      SetupError: A field is missing.
+      SetupError: A field is missing or wrong.
     """
+    if not isinstance(row, dict):
+        raise SetupError(f"searchqa: {where} is {row!r:.100}, expected an object")
     answers = row.get("golden_answers")
-    if isinstance(answers, str):
-        answers = [answers]
+    answers = [answers] if isinstance(answers, str) else answers
     question = row.get("question")
-    if not isinstance(question, str) or not question or not isinstance(answers, (list, tuple)):
+    if (
+        not isinstance(question, str)
+        or not question
+        or not isinstance(answers, list | tuple)
+        or not all(isinstance(answer, str | int | float) for answer in answers)
+    ):
         raise SetupError(
             f"searchqa: {where} has no question with golden_answers, but the keys {sorted(row)}"
+        )
+    if (found := split or row.get("split", manifest.TEST)) not in manifest.SPLITS:
+        raise SetupError(
+            f"searchqa: {where} has the split {found!r:.100}, expected one of {manifest.SPLITS}"
         )
     kept = {key: value for key, value in row.items() if key != "metadata"}
     return kept | {"id": str(row.get("id", "")), "golden_answers": [str(a) for a in answers]}
@@ -119,7 +131,7 @@ def _task(
     content = json.dumps([row["question"], row["golden_answers"]])
     task = {
         "data_idx": data_idx,
-        "split": source.split or str(row.get("split", manifest.TEST)),
+        "split": source.split or row.get("split", manifest.TEST),
         "dataset": row["dataset"],
         "id": row["id"],
         "digest": hashlib.sha256(content.encode()).hexdigest()[:12],

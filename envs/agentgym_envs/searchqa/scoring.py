@@ -20,6 +20,24 @@ def exact_match(answer: str, golden_answers: Iterable[str]) -> bool:
     return any(given == normalize(golden) for golden in golden_answers)
 
 
+def is_right(answer: str, golden_answers: Iterable[str]) -> bool:
+    """Returns True if an answer matches one of the golden answers exactly.
+
+    Answers without words, such as `A` or `+`, are compared as they are: normalised, they would equal
+    each other and an empty answer.
+    """
+    return any(
+        exact_match(answer, [golden]) and (normalize(golden) or _bare(answer) == _bare(golden))
+        for golden in golden_answers
+    )
+
+
+def _bare(text: str) -> str:
+    """Returns a text in lower case, without punctuation if anything else is left."""
+    text = "".join(text.lower().split())
+    return text.translate(_PUNCTUATION) or text
+
+
 def f1(answer: str, golden_answers: Iterable[str]) -> float:
     """Returns the largest word F1 (harmonic mean of precision and recall) over golden answers."""
     return max((_f1(answer, golden) for golden in golden_answers), default=0.0)

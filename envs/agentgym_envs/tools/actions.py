@@ -6,7 +6,6 @@ linear and the input can only be a literal.
 """
 
 import ast
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -82,7 +81,8 @@ def _checked(value: Any, depth: int) -> Any:
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, int | float):
-        if not math.isfinite(value) or abs(value) > LARGEST_NUMBER:
+        # Not `isfinite`, which raises an error for integers that no float can represent.
+        if not abs(value) <= LARGEST_NUMBER:
             raise ValueError("the number is too large")
         return value
     if depth == 0:

@@ -56,7 +56,7 @@ def corners(start: Any, end: Any) -> tuple[tuple[int, int], tuple[int, int]]:
 def text_of(value: Any) -> str:
     """Returns the text of a cell; numbers are written with at most ten digits."""
     if isinstance(value, bool) or value is None:
-        return str(value or "").upper()
+        return "" if value is None else str(value).upper()
     text = value if isinstance(value, str) else repr(value)
     if isinstance(value, int | float) or (len(text) < 20 and NUMBER.fullmatch(text)):
         return f"{float(value):.10g}"

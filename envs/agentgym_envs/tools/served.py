@@ -85,7 +85,13 @@ def serve(
 
 
 def tool_environment(
-    name: str, world: type[World], drawn: TaskSet, *, max_turns: int, **words: str
+    name: str,
+    world: type[World],
+    drawn: TaskSet,
+    *,
+    version: str = "1",
+    max_turns: int,
+    **words: str,
 ) -> ServedEnvironment:
     """Returns a tool environment as a served environment.
 
@@ -93,6 +99,7 @@ def tool_environment(
       name: Name of the environment.
       world: Class of its worlds, with the tools.
       drawn: Its tasks.
+      version: Version of its behaviour.
       max_turns: AgentGym's turn limit.
       words: Parts of the instructions: `about`, the first sentence; `hints`, sentences after the
         list of tools; `example`, a call.
@@ -101,7 +108,7 @@ def tool_environment(
         name,
         drawn,
         lambda is_compat: ToolEnvironment(name, drawn.tasks, world, is_compat=is_compat),
-        version="1",
+        version=version,
         instructions=_INSTRUCTIONS.format(tools=describe_tools(world), **words),
         max_turns=max_turns,
         refusal=REFUSAL,

@@ -70,6 +70,7 @@ class TodoWorld(AskingWorld):
     def __init__(self, seed: int):
         projects, tasks, self._details, self._today = _account(seed)
         self._projects, self._tasks = copy.deepcopy((projects, tasks))
+        self._completed: set[str] = set()
         self._city = PLACES[seed % len(PLACES)].name
 
     def get_user_current_date(self) -> str:
@@ -108,7 +109,7 @@ class TodoWorld(AskingWorld):
 
     def complete_task(self, task_id: str) -> Any:
         """Mark a task as done."""
-        return self._remove(task_id, "Complete task successfully.", hidden="is_completed")
+        return self._remove(task_id, "Complete task successfully.", is_completed=True)
 
     def update_task(self, task_id: str, due_date: str) -> Any:
         """Move a task to another date."""
@@ -120,13 +121,13 @@ class TodoWorld(AskingWorld):
 
     def delete_task(self, task_id: str) -> Any:
         """Remove a task."""
-        return self._remove(task_id, "Delete the task successfully.", hidden="")
+        return self._remove(task_id, "Delete the task successfully.", is_completed=False)
 
     def is_solved(self, expected: Any, answer: Any) -> bool:
-        """Compares the whole account, and the answer of a question."""
+        """Compares the whole account with its completed tasks, and the answer of a question."""
         account, expected_answer = expected
         is_right = expected_answer is None or same(expected_answer, answer)
-        return is_right and account == [self._projects, self._tasks]
+        return is_right and account == [self._projects, self._tasks, self._completed]
 
     def progress(self, expected: Any, result: Any) -> float:
         """Returns 1 if the task is solved with this result of a tool as the answer."""
@@ -145,7 +146,8 @@ class TodoWorld(AskingWorld):
 
     def state(self) -> dict[str, Any]:
         """Returns the account."""
-        return {"projects": self._projects, "tasks": self._tasks}
+        completed = sorted(self._completed)
+        return {"projects": self._projects, "tasks": self._tasks, "completed": completed}
 
     def _find(self, task_id: str) -> _Record | None:
         tasks = (task for listed in self._tasks.values() for task in listed)
@@ -158,13 +160,17 @@ class TodoWorld(AskingWorld):
         shown = {"id": task["id"], "content": task["content"]}
         return {**shown, field: self._details[task["id"]][field]}
 
-    def _remove(self, task_id: str, message: str, hidden: str) -> Any:
+    def _remove(self, task_id: str, message: str, *, is_completed: bool) -> Any:
         task = self._find(task_id)
         if task is None:
             return f"Task {task_id} is not exists."
         for listed in self._tasks.values():
             listed[:] = [other for other in listed if other is not task]
-        return {"message": message, "task": {k: v for k, v in task.items() if k != hidden}}
+        shown = dict(task)
+        if is_completed:
+            self._completed.add(task["id"])
+            del shown["is_completed"]
+        return {"message": message, "task": shown}
 
 
 _TODAY: Call = ("get_user_current_date", {})
@@ -178,6 +184,7 @@ class _Case:
         self.seed = rng.randrange(_SEEDS)
         projects, tasks, self.details, self.today = _account(self.seed)
         self.projects, self.all_tasks = copy.deepcopy((projects, tasks))
+        self.completed: set[str] = set()
         self.project = rng.choice(self.projects)
         self.tasks = self.all_tasks[self.project["id"]]
         self.task = rng.choice(self.tasks)
@@ -197,7 +204,7 @@ class _Case:
         return self._task(goal, calls, None, "done")
 
     def _task(self, goal: str, calls: Sequence[Call], expected: Any, answer: Any) -> Task:
-        final = ([self.projects, self.all_tasks], expected)
+        final = ([self.projects, self.all_tasks, self.completed], expected)
         return Task(goal, tuple(calls), {"answer": answer}, final, {"seed": self.seed})
 
 
@@ -247,6 +254,7 @@ def _complete_overdue(rng: random.Random) -> Task | None:
     if not late:
         return None
     case.tasks[:] = [task for task in case.tasks if task not in late]
+    case.completed = {task["id"] for task in late}
     calls: list[Call] = [("complete_task", {"task_id": task["id"]}) for task in late]
     goal = f"Please complete all tasks in {case.project['name']} whose due date is before today."
     return case.change(goal, (_TODAY, *case.look(*calls)))
@@ -308,6 +316,7 @@ def make_served_environment() -> ServedEnvironment:
         "todo",
         TodoWorld,
         _tasks(),
+        version="2",
         max_turns=15,
         about="Manage a person's to-do lists: answer a question or make a change.",
         hints="Ids always come from get_projects and get_tasks. Priority 4 is most urgent. After a "

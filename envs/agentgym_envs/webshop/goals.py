@@ -74,21 +74,24 @@ def reward(goal: Goal, product: Product, options: Mapping[str, str]) -> float:
     )
     met = attributes + chosen + (product.price <= goal.highest_price)
     wishes = len(goal.attributes) + len(goal.options) + 1
-    return _type_factor(goal.product, product) * met / wishes
+    return _type_factor(goal, product) * met / wishes
 
 
-def _type_factor(wanted: Product, bought: Product) -> float:
+def _type_factor(goal: Goal, bought: Product) -> float:
     """Returns 0, 0.1, 0.5 or 1 for the similarity of two kinds of products.
 
-    WebShop compares the nouns of the titles; here all words are compared, which needs no tagger.
+    WebShop compares the nouns of the titles; here all words are compared, which needs no tagger. In
+    WebShop's long titles more than a few common words mean the same kind. Embedded titles are short,
+    and a common word can be the brand.
     """
+    wanted = goal.product
     words = _words(wanted.title)
     share = len(words & _words(bought.title)) / len(words) if words else _SOME_WORDS
     if share < _FEW_WORDS:
         return 0.1 if share else 0.0
     same_categories = len(set(wanted.categories) & set(bought.categories)) >= 2
-    is_same = wanted.query == bought.query or same_categories or share > _SOME_WORDS
-    return 1.0 if is_same else 0.5
+    same_titles = goal.is_fuzzy and share > _SOME_WORDS
+    return 1.0 if wanted.query == bought.query or same_categories or same_titles else 0.5
 
 
 def _words(text: str) -> set[str]:

@@ -20,7 +20,7 @@ from agentgym_envs.webshop.files import load
 from agentgym_envs.webshop.goals import Goal, embedded_goals
 
 # Version of the behaviour: changes when a product, a task, a text or a rule changes.
-BEHAVIOUR = "1"
+BEHAVIOUR = "2"
 MAX_TURNS = 10
 TEST_SHARE = 0.15  # of the products
 

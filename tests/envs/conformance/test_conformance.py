@@ -6,6 +6,7 @@ import re
 import pytest
 
 from agentgym_envs.base.environment import EnvironmentFault, SetupError
+from agentgym_envs.base.host import SessionHost
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.base.served import load_environment
 from agentgym_envs.conformance import episodes, self_description, sessions, suite
@@ -166,6 +167,17 @@ def test_an_environment_refuses_unknown_tasks_and_its_episode_continues(name, op
         assert refusal_of(lambda i=data_idx: environment.reset(i)) is ErrorKind.UNKNOWN_TASK
     assert environment.state() == state != {}
     environment.step(environment.expert_action())
+
+
+@pytest.mark.parametrize("module", ["tests.envs.base.parrot", ENVIRONMENTS["mcp"].module])
+@pytest.mark.parametrize("compat", [False, True])
+def test_unknown_tasks_of_environments_that_agentgym_does_not_serve_are_refused(module, compat):
+    served = load_environment(module)
+    host = SessionHost(served, compat)
+    host.answer("create", 0, None)
+    for data_idx in (-1, served.spec.num_tasks, 10**30):
+        assert refusal_of(lambda i=data_idx: host.answer("reset", 0, i)) is ErrorKind.UNKNOWN_TASK
+    host.answer("reset", 0, 0)
 
 
 @pytest.fixture

@@ -178,6 +178,16 @@ def test_a_server_behind_a_shell_leaves_no_process_when_it_hangs(start):
         ("NaN", "nan", 1.0),
         ("yes", "yes and no", 0.0),
         ("yes", "", 0.0),
+        ("A", "(a)", 1.0),
+        ("A", "", 0.0),
+        ("A", "the", 0.0),
+        ("+", "-", 0.0),
+        ("1,2", "1, 2", 1.0),
+        ("1,2", "12", 0.0),
+        ("Paris,Rome", "Paris, Rome", 1.0),
+        ("1,200 figs", "1200 figs", 1.0),
+        (9007199254740993, "9007199254740992", 0.0),
+        ("9007199254740993", "9,007,199,254,740,993", 1.0),
     ],
 )
 def test_an_answer_is_compared_as_a_number_or_as_words(start, right, given, score):

@@ -235,12 +235,12 @@ def test_words_are_reduced_to_stems_without_case_diacritics_and_stop_words(text,
 
 
 @pytest.mark.parametrize(
-    ("line", "told"), [("no json", "row 1 of the corpus"), ('{"id": 1}', "row 1 of the corpus")]
+    "line", ["no json", "[1]", '{"id": 1}', '{"contents": "x"}', '{"id": 1, "contents": null}']
 )
-def test_the_error_for_an_unreadable_corpus_names_the_row(tmp_path, line, told):
+def test_the_error_for_an_unreadable_corpus_names_the_row(tmp_path, line):
     path = tmp_path / "corpus.jsonl"
     path.write_text(line + "\n")
-    with pytest.raises(SetupError, match=told):
+    with pytest.raises(SetupError, match="row 1 of the corpus"):
         list(Corpus(path, tmp_path).contents(0, 1))
 
 

@@ -113,6 +113,7 @@ def test_a_program_prints_or_fails_with_its_own_lines():
         "ZeroDivisionError: division by zero",
     ]
     assert programs.run("x = 1") == programs.run("raise SystemExit(3)") == programs.NOTHING
+    assert programs.run("import sys; sys.exit('no such day')") == "no such day"
     assert "SyntaxError" in programs.run("x =") and "null bytes" in programs.run("x = '\0'")
 
 

@@ -96,6 +96,15 @@ def test_parquet_and_json_lines_give_the_same_questions(tmp_path):
         ("no json\n", "line 1: no JSON"),
         (json.dumps({"question": "who?"}) + "\n", "no question with golden_answers"),
         (json.dumps({"question": "", "golden_answers": ["x"]}) + "\n", "no question with"),
+        ("[1]\n", r"row 1 is \[1\], expected an object"),
+        (
+            json.dumps({"question": "who?", "golden_answers": [None]}) + "\n",
+            "row 1 has no question",
+        ),
+        (
+            json.dumps({"question": "who?", "golden_answers": ["x"], "split": "valid"}) + "\n",
+            "row 1 has the split 'valid', expected one of",
+        ),
         ("", "has no questions"),
     ],
 )

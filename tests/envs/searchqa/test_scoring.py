@@ -44,6 +44,24 @@ def test_exact_match_ignores_case_punctuation_articles_and_spaces(text):
     assert scoring.exact_match(f"The {text}.", ["something else", text])
 
 
+@pytest.mark.parametrize(
+    ("answer", "golden", "is_right"),
+    [
+        ("(a)", "A", True),
+        ("", "A", False),
+        ("the", "A", False),
+        ("the the", "The The", True),
+        ("", "The The", False),
+        (" ? ", "?", True),
+        ("-", "+", False),
+        ("The U.S.A.", "usa", True),
+        ("", "usa", False),
+    ],
+)
+def test_an_answer_without_words_equals_only_itself(answer, golden, is_right):
+    assert scoring.is_right(answer, ["none", golden]) == is_right
+
+
 @given(ANSWERS, st.lists(ANSWERS, max_size=3))
 def test_f1_is_between_zero_and_one_and_is_one_for_an_exact_match(answer, golden):
     score = scoring.f1(answer, golden)

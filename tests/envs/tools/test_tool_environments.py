@@ -37,7 +37,7 @@ HOSTILE = [
     "{'a':" * 2000,
     "{'a': " + "[" * 12 + "]" * 12 + "}",
     "{'answer': 1e999}",
-    "{'answer': " + "9" * 5000 + "}",
+    *("{'answer': " + "9" * digits + "}" for digits in (31, 400, 5000)),
     "{1, 2}",
     "b'x'",
     "{[]: 1}",
@@ -293,6 +293,15 @@ def test_a_change_must_leave_the_rest_as_it_was():
     assert environment.step(environment.expert_action()).score == 0
 
 
+@pytest.mark.parametrize("template", ["delete", "complete_overdue"])
+def test_a_deleted_task_is_not_a_completed_one(template):
+    environment = start("todo", first_of("todo", template))
+    swapped = {"delete_task": "complete_task", "complete_task": "delete_task"}
+    for tool, arguments in environment.episode.task.calls:
+        call(environment, swapped.get(tool, tool), **arguments)
+    assert environment.step(write_call("finish", {"answer": "done"})).score == 0
+
+
 def test_a_question_about_lists_is_not_answered_after_a_change():
     environment = start("todo", first_of("todo", "due_date"))
     project = environment.state()["projects"][0]["id"]
@@ -319,7 +328,8 @@ def test_the_tools_of_a_sheet_change_the_right_cells():
     assert world.get_value_by_formula("MINUS", position_list=["B3", "B2"]) == "1"
     assert world.insert_cols([["y", 1, 2, 3]], 2)[1] == ["a", "1", "9"]
     assert world.delete_batch_data("col", [2, "3"]) == [["n"], ["a"], ["b"], ["c"]]
-    assert world.insert_rows([["z", True]], 5)[4] == ["z", "TRUE"]
+    assert world.insert_rows([["z", False]], 5)[4] == ["z", "FALSE"]
+    assert world.update_cell("B5", True)[4] == ["z", "TRUE"]
     assert world.delete_batch_data("row", [2, 3]) == [["n", ""], ["c", ""], ["z", "TRUE"]]
     assert world.filter_cells("T", in_column=2) == ["B3"]
     assert world.merge_cells("A1", "B1")[0] == ["n", "n"]

@@ -8,8 +8,8 @@ import pytest
 
 from agentgym_envs.base.environment import EnvironmentFault, SetupError
 from agentgym_envs.base.in_process import InProcessServer
-from agentgym_envs.webshop.catalogue import Product
-from agentgym_envs.webshop.goals import Goal, reward
+from agentgym_envs.webshop.catalogue import Product, embedded_products
+from agentgym_envs.webshop.goals import Goal, embedded_goals, reward
 from agentgym_envs.webshop.search import SearchEngine
 from agentgym_envs.webshop.served import MAX_TURNS, make_served_environment
 
@@ -141,7 +141,7 @@ OTHER = {"query": "x", "categories": ("Sport",)}
         ({"price": 30.01}, {"colour": "red", "size": "9"}, 4 / 5),
         ({"attributes": ()}, {"colour": "red", "size": "9"}, 4 / 5),
         ({"title": "Heavy Boot", "features": ()}, {}, 0),
-        ({"title": "Shoe", **OTHER}, {"colour": "red", "size": "9"}, 1),  # a third of the words
+        ({"title": "Shoe", **OTHER}, {"colour": "red", "size": "9"}, 0.5),  # a third of the words
         ({"title": "Boot", "query": "x"}, {"colour": "red", "size": "9"}, 0),
     ],
 )
@@ -158,6 +158,15 @@ def test_a_product_of_another_kind_that_shares_few_words_is_worth_half():
     assert reward(goal, dataclasses.replace(bought, query="running shoes"), chosen) == 1
     longer = dataclasses.replace(SHOE, title=f"{long.title} seven eight nine ten eleven")
     assert reward(dataclasses.replace(goal, product=longer), bought, chosen) == 0.1  # one of eleven
+    # a third of the words, which WebShop's titles have only in common with products of the same kind
+    assert reward(dataclasses.replace(GOAL, is_fuzzy=True), bought, chosen) == 1
+
+
+def test_no_product_of_another_kind_solves_an_embedded_task():
+    for goal in embedded_goals(embedded_products())[::7]:
+        for product in embedded_products():
+            if product.query != goal.product.query:
+                assert reward(goal, product, goal.options) <= 0.5
 
 
 def test_similar_texts_are_equal_only_in_webshops_data():

@@ -46,6 +46,8 @@ class Corpus:
 
     def __getitem__(self, number: int) -> Passage:
         row = json.loads(self._lines[number])
+        if not isinstance(row["contents"], str):
+            raise TypeError("contents is no text")
         return Passage(str(row["id"]), row["contents"])
 
     def contents(self, start: int, end: int) -> Iterator[str]:
@@ -56,7 +58,7 @@ class Corpus:
         """
         for number in range(start, min(end, len(self))):
             try:
-                yield json.loads(self._lines[number])["contents"]
+                yield self[number].contents
             except (ValueError, KeyError, TypeError) as error:
                 raise SetupError(
                     f"searchqa: row {number + 1} of the corpus is no JSON object with `id` and "
