@@ -22,7 +22,7 @@ from agentgym_jax.config.settings import (
 from agentgym_jax.learner.experience import JUDGE
 from agentgym_jax.programs.runners import load_function
 from agentgym_jax.sampling import drafts
-from agentgym_jax.sampling.options import SamplingOptions, check_buckets
+from agentgym_jax.sampling.options import LOWEST_TEMPERATURE, SamplingOptions, check_buckets
 from agentgym_jax.sampling.sampler import Sampler
 
 
@@ -151,8 +151,11 @@ def check_training_samples(sampling: SamplingOptions, section: str, row_length: 
             f"config.sampling.max_tokens={sampling.max_tokens} exceeds "
             f"config.{section}.row_length={row_length}: an episode must fit"
         )
-    if sampling.temperature <= 0:
-        raise ConfigError("config.sampling.temperature must be positive: training needs samples")
+    if sampling.temperature < LOWEST_TEMPERATURE:
+        raise ConfigError(
+            f"config.sampling.temperature must be positive, at least {LOWEST_TEMPERATURE}: training "
+            "needs samples"
+        )
 
 
 def _check_sampler(options: Mapping[str, Any], sampling: SamplingOptions) -> None:

@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -38,6 +39,7 @@ _BEHAVIOUR = "behaviour"
 # Pattern of an operating-system error in messages of TensorStore, which writes the arrays.
 _OS_ERROR = re.compile(r"\[os_error_code='(\d+)'\]")
 _COMMITTED = "commit_success.txt"
+_DELETION_S = 1.0  # time in which another process deletes the files of a checkpoint, in seconds
 # Files written after the digests or changed by the renaming; nothing is restored from them.
 _UNSEALED = ("_CHECKPOINT_METADATA", _COMMITTED, _DIGESTS)
 
@@ -163,12 +165,14 @@ class Checkpoints:
         Raises:
           CheckpointError: The checkpoint is damaged, incomplete or of a different model.
         """
-        self._verify(step)
-        record = self._record(step)
-        saved = {k: v for k, v in record["arrays"].items() if not k.startswith(f"{_BEHAVIOUR}/")}
-        self._check_arrays(step, saved, describe_arrays(abstract_state))
-        params = self._read(step, "params", abstract_state.params)
-        others = self._read(step, "optimizer", _optimizer_item(abstract_state))
+        with self._reading(step):
+            record = self._record(step)
+            saved = {
+                k: v for k, v in record["arrays"].items() if not k.startswith(f"{_BEHAVIOUR}/")
+            }
+            self._check_arrays(step, saved, describe_arrays(abstract_state))
+            params = self._read(step, "params", abstract_state.params)
+            others = self._read(step, "optimizer", _optimizer_item(abstract_state))
         critic = others.pop("critic", None)
         critic = None if critic is None else TrainState(**critic)
         return TrainState(**others, params=params, critic=critic), record["extra"]
@@ -178,8 +182,8 @@ class Checkpoints:
 
         Arrays of `abstract_params` without a sharding are placed on the first device.
         """
-        self._verify(step)
-        return self._restore_weights(step, "params", abstract_params)
+        with self._reading(step):
+            return self._restore_weights(step, "params", abstract_params)
 
     def restore_behaviour(self, step: int, abstract_params: Params) -> Params:
         """Restores the stale rollout weights of a step that `restore` has verified."""
@@ -187,8 +191,8 @@ class Checkpoints:
 
     def restore_extra(self, step: int) -> dict[str, Any]:
         """Restores the `extra` of a step."""
-        self._verify(step)
-        return self._record(step)["extra"]
+        with self._reading(step):
+            return self._record(step)["extra"]
 
     def wait(self) -> None:
         """Waits until every saved checkpoint is complete on the disk."""
@@ -220,13 +224,28 @@ class Checkpoints:
                 f"{os.strerror(number)}. {kept}. {disk_advice(number)}"
             ) from error
 
+    @contextlib.contextmanager
+    def _reading(self, step: int) -> Iterator[None]:
+        """Verifies a checkpoint; names the cause if its run deletes it while it is read."""
+        try:
+            self._verify(step)
+            yield
+        except (CheckpointError, OSError, ValueError) as error:
+            if self._manager is None and step in self.steps():
+                time.sleep(_DELETION_S)
+            steps = self.steps()
+            if step in steps:
+                raise
+            raise CheckpointError(
+                f"no complete checkpoint of step {step} in {self._directory} (a run deletes its older "
+                f"ones); it has {steps}"
+            ) from error
+
     def _verify(self, step: int) -> None:
         folder = self._directory / str(step)
         steps = self.steps()
         if step not in steps:
-            raise CheckpointError(
-                f"no complete checkpoint of step {step} in {self._directory}; it has {steps}"
-            )
+            raise CheckpointError(f"there is no checkpoint {step}")
         faults = _faults(folder)
         if not faults:
             return

@@ -11,13 +11,16 @@ import numpy as np
 from agentgym_jax.checks.limits import Range
 from agentgym_jax.mesh.sharding import get_platform
 
+LOWEST_TEMPERATURE = 1e-4  # sampling below it is greedy, because logits would overflow
+LOWEST_TOP_P = 1e-6  # float32 keeps it above 0; a smaller top-p is this one
+
 
 @dataclasses.dataclass(frozen=True)
 class SamplingOptions:
     """Config section `sampling`: sampling parameters and token limits of an episode.
 
     Attributes:
-      temperature: Sampling temperature; 0 is greedy.
+      temperature: Sampling temperature; below 0.0001, sampling is greedy.
       max_turn_tokens: Maximum number of sampled tokens per turn, including the end-of-turn token.
       max_tokens: Maximum number of tokens per episode, including prompt and observations. If the chat
         template removes thinking from the history, the limit holds for each branch.

@@ -21,6 +21,8 @@ from agentgym_jax.sampling import decode, drafts, prefill
 from agentgym_jax.sampling.adjusting import CallOrder, TurnAdjuster, make_adjustment
 from agentgym_jax.sampling.logits import Adjustment
 from agentgym_jax.sampling.options import (
+    LOWEST_TEMPERATURE,
+    LOWEST_TOP_P,
     SampledTurn,
     SamplingOptions,
     check_buckets,
@@ -246,10 +248,11 @@ class Sampler:
         self._open[row].adjuster = adjuster
         state = self._state
         state.key[row] = key
-        state.temperature[row] = options.temperature
+        is_greedy = options.temperature < LOWEST_TEMPERATURE
+        state.temperature[row] = 0.0 if is_greedy else options.temperature
         if state.top_k is not None and state.top_p is not None:
             state.top_k[row] = options.top_k
-            state.top_p[row] = options.top_p
+            state.top_p[row] = max(options.top_p, LOWEST_TOP_P)
         elif options.is_truncated:
             raise ValueError(
                 f"top_k={options.top_k}, top_p={options.top_p}: this sampler was made for none"

@@ -1,6 +1,7 @@
 """Parts of a sampled answer: thinking, text for the user, and tool calls."""
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym_jax.text.thinking import THINKING_END, THINKING_START, separate_thinking
@@ -40,6 +41,10 @@ class AnswerForm:
     def of(cls, encoder: ToolChat) -> "AnswerForm":
         """Returns the form of the answers to an encoder's prompts."""
         return cls(encoder.form or ToolForm(), encoder.separates_thinking, encoder.opens_thinking)
+
+    def for_tools(self, tools: Sequence[Mapping[str, Any]]) -> "AnswerForm":
+        """Returns the form of answers with calls of these tools, in OpenAI's format."""
+        return dataclasses.replace(self, tools=self.tools.for_tools(tools))
 
     def read(self, answer: str, *, has_tools: bool) -> Parts:
         """Returns the parts of a whole answer; without tools, calls are text."""

@@ -119,7 +119,7 @@ class _Served:
         service = self._service
         chat, body, messages, tools = await service.read_chat(request, wire.ChatRequest)
         reply = replies.Reply("chat.completion", self._backend.model_name)
-        form, decode = self._backend.answer_form, self._backend.tokenizer.decode
+        form, decode = self._backend.answer_form.for_tools(tools), self._backend.tokenizer.decode
 
         def submit(number: int, on_tokens: OnTokens | None) -> Pending:
             return chat.submit_chat(messages, tools, body.sampling(number, reply.id), on_tokens)

@@ -25,6 +25,7 @@ class Backend(abc.ABC):
       tokenizer: Tokenizer of the policy; names of special tokens are ordinary text.
       answer_form: Form of sampled answers.
       context_length: Maximum number of tokens of a conversation.
+      vocab_size: Number of token ids of the policy.
     """
 
     model_name: str
@@ -33,6 +34,7 @@ class Backend(abc.ABC):
         self.engine = engine
         self.answer_form = answer_form
         self.context_length = engine.cache_length
+        self.vocab_size = engine.vocab_size
         self.tokenizer = tokenizer
 
     @abc.abstractmethod

@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import threading
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from agentgym_jax.serving.requests import (
     Pending,
     RequestError,
     Sampling,
+    check_ids,
 )
 from agentgym_jax.serving.sequences import Answer, Changes, TokenSequence
 from agentgym_jax.text.grammars import TokenMatcher
@@ -159,11 +160,8 @@ class Conversations:
     ) -> Pending:
         """Implements `Chat.submit_tokens`; a prompt that extends a sequence continues it."""
         self._on_request()
-        if not len(prompt_ids):
-            raise RequestError("the prompt is empty; give at least one token", param="prompt")
         options, changes = self._options(sampling), self._changes(sampling)
         prompt = [int(token) for token in prompt_ids]
-        self._check_ids(prompt, "prompt")
         with self._lock:
             extended = [k for k in self._known.values() if self._is_extended(k, prompt)]
             known = max(extended, key=lambda k: k.length, default=None)
@@ -314,7 +312,7 @@ class Conversations:
         """Returns the changes of the logits of a request; None if nothing is changed."""
         names = [field.name for field in dataclasses.fields(LogitOptions)]
         given = _valid(LogitOptions, {name: getattr(sampling, name) for name in names})
-        self._check_ids(given.get("logit_bias", ()), "logit_bias")
+        check_ids(given.get("logit_bias", ()), self._engine.vocab_size, "logit_bias")
         options = LogitOptions(**given)
         if sampling.constraint is not None:
             return Changes(options, self._compile(sampling.constraint))
@@ -330,16 +328,6 @@ class Conversations:
             return self._engine.grammars.compile(grammar)
         except ValueError as error:
             raise RequestError(f"{field}: {error}", param=field) from error
-
-    def _check_ids(self, tokens: Iterable[int], field: str) -> None:
-        """Raises RequestError if the model has no such token."""
-        size = self._engine.vocab_size
-        for token in tokens:
-            if not 0 <= token < size:
-                raise RequestError(
-                    f"{field} has the token id {token}; the ids of this model are below {size}",
-                    param=field,
-                )
 
     def _finishing(
         self, pending: Pending, sequence: TokenSequence, store: Callable[[Message, str], None]
@@ -386,7 +374,7 @@ class Conversations:
         """Stores an answered conversation. Of two with the same texts, the later one counts."""
         is_stopped = sequence.answers[-1].is_stopped
         known = _Known(sequence, len(sequence), len(messages), is_stopped, loose)
-        replaced = self._known.pop(exact, None)
+        replaced = self._forget(exact)
         self._known[exact] = known
         self._by_loose.update(dict.fromkeys(loose, exact))
         if self._max_known is None:
@@ -396,13 +384,18 @@ class Conversations:
         self.sequences[sequence] = ()
         dropped = set() if replaced is None else {replaced.sequence}
         while len(self._known) > self._max_known:
-            first = next(iter(self._known))
-            old = self._known.pop(first)
+            old = self._forget(next(iter(self._known)))
+            assert old is not None, "it was found"
             dropped.add(old.sequence)
-            for digest in old.loose:
-                if self._by_loose.get(digest) == first:
-                    del self._by_loose[digest]
         self._drop(dropped)
+
+    def _forget(self, exact: bytes) -> _Known | None:
+        """Removes a known conversation with all of its digests; returns it, or None."""
+        old = self._known.pop(exact, None)
+        for digest in () if old is None else old.loose:
+            if self._by_loose.get(digest) == exact:
+                del self._by_loose[digest]
+        return old
 
     def _drop(self, sequences: set[TokenSequence]) -> None:
         """Drops those sequences that no request can continue; an episode's are its record."""

@@ -14,7 +14,7 @@ import llguidance
 from agentgym_jax.serving.requests import Constraint, RequestError
 from agentgym_jax.text.grammars import MAX_RULES
 from agentgym_jax.text.tool_calls import read_json
-from agentgym_jax.text.tool_chat import ToolForm
+from agentgym_jax.text.tool_chat import ToolForm, choices_of, takes_texts
 
 # White space between the parts of a JSON text; without a bound, a model can write it for ever.
 _SPACE = {"whitespace_pattern": r"[ \n\r\t]{0,64}"}
@@ -238,10 +238,10 @@ def _function_body(number: int, name: str, schema: Mapping[str, Any]) -> tuple[s
 
 def _value_rules(rule: str, value: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
     """Returns the rules of a parameter's value: a plain text, or JSON by its part of the schema."""
-    texts = value.get("enum")
-    if isinstance(texts, list) and texts and all(map(_is_filled, texts)):
-        return [f"{rule}: ({' | '.join(map(_quote, texts))}) {_quote(_END_VALUE)}"]
-    if value.get("type") == "string":
+    if takes_texts(value):
+        texts = [text for text in choices_of(value) if isinstance(text, str)]
+        if texts:
+            return [f"{rule}: ({' | '.join(map(_quote, texts))}) {_quote(_END_VALUE)}"]
         return [f"{rule}[suffix={_quote(_END_VALUE)}]: {_TEXT}"]
     shared = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
     return [

@@ -10,7 +10,7 @@ from typing import Any
 
 from agentgym_jax.serving.answer_parts import AnswerForm
 from agentgym_jax.text.thinking import join_thinking
-from agentgym_jax.text.tool_calls import read_json
+from agentgym_jax.text.tool_calls import json_or_text, read_json
 
 Message = Mapping[str, Any]
 _SHOWN = 60  # characters of a message in the description of a rewritten history
@@ -82,10 +82,23 @@ def _canonical(message: Message, form: AnswerForm, *, is_loose: bool = True) -> 
     shown = [part.strip() if is_loose else part for part in (parts.thinking, parts.text)]
     # Some clients format the JSON of the arguments differently.
     calls = [
-        [call["name"], json.dumps(_same_numbers(_object({"function": call})), sort_keys=True)]
+        [call["name"], json.dumps(_same_values(_object({"function": call}), form), sort_keys=True)]
         for call in given or parts.calls
     ]
     return ["assistant", *shown, calls, sorted(others.items())]
+
+
+def _same_values(arguments: Any, form: AnswerForm) -> Any:
+    """Returns arguments without differences between an answer and its copy by a client.
+
+    In a form without JSON, the tool decides whether 1 is a number or a text.
+    """
+    if not form.tools.arguments and isinstance(arguments, dict):
+        arguments = {
+            name: json_or_text(value) if isinstance(value, str) else value
+            for name, value in arguments.items()
+        }
+    return _same_numbers(arguments)
 
 
 def _same_numbers(value: Any) -> Any:

@@ -149,11 +149,17 @@ class Engine:
         the version count; the request waits for weights of at least this version (`running`).
 
         Raises:
-          RequestError: The tokens leave none to sample.
+          RequestError: There are no new tokens, or they leave none to sample.
           OverloadedError: `max_waiting` requests wait.
           NotServingError: The engine is stopped.
         """
         total = len(sequence) + sum(map(len, chunks))
+        if not chunks or not all(map(len, chunks)):
+            raise RequestError(
+                "the chat template of this model writes nothing for the last message; give a message "
+                "of another role",
+                param="messages",
+            )
         if total >= options.max_tokens:
             raise RequestError(
                 f"the conversation has {total} tokens and must leave room for an answer within "
@@ -269,8 +275,8 @@ class Engine:
             self._waiting.remove(work)
             with self._lock:
                 self.num_waiting -= 1
+            self._active[sequence.row] = work  # first: if prefill fails, `_end` completes it
             sampler.prefill(sequence.row, chunks)
-            self._active[sequence.row] = work
 
     def _score(
         self, tokens: Sequence[int], future: "concurrent.futures.Future[TokenScores]"

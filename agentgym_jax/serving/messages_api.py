@@ -181,7 +181,7 @@ class _Reply:
     def __init__(self, body: MessagesRequest, service: Service):
         self.id = f"msg_{uuid.uuid4().hex}"
         self.body = body
-        self.form = service.backend.answer_form
+        self.form = service.backend.answer_form.for_tools(body.plain_tools())
         self._model = service.backend.model_name
 
     def read(self, result: Generation) -> Parts:

@@ -2,7 +2,7 @@
 
 import concurrent.futures
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,6 +22,16 @@ class RequestError(ValueError):
         super().__init__(message)
         self.code = code
         self.param = param
+
+
+def check_ids(tokens: Iterable[int], vocab_size: int, field: str) -> None:
+    """Raises RequestError that names a field if the model has not all of its tokens."""
+    for token in tokens:
+        if not 0 <= token < vocab_size:
+            raise RequestError(
+                f"{field} has the token id {token}; the ids of this model are below {vocab_size}",
+                param=field,
+            )
 
 
 class OverloadedError(Exception):
@@ -174,7 +184,7 @@ class Chat(Protocol):
     def submit_tokens(
         self, prompt_ids: Sequence[int], sampling: Sampling, on_tokens: OnTokens | None = None
     ) -> Pending:
-        """Samples tokens after a prompt of token ids; raises the errors of `submit_chat`."""
+        """Samples tokens after at least one token id of the model; raises the errors of `submit_chat`."""
 
     def count_tokens(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]

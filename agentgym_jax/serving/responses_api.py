@@ -115,13 +115,14 @@ class ResponsesRequest(wire.Sampled):
     def _constrain(self) -> None:
         """Reads the form of the answer from `text.format` and `tool_choice`."""
         wanted, choice = (self.text or {}).get("format"), self.tool_choice
-        if isinstance(wanted, dict) and wanted.get("type") == "json_schema":
+        if not isinstance(wanted, dict | None):
+            raise RequestError("text.format must be an object with a type", param="text")
+        if wanted is not None and wanted.get("type") == "json_schema":
             wanted = {"type": "json_schema", "json_schema": wanted}
         if isinstance(choice, dict) and choice.get("type") == "function":
             choice = {"type": "function", "function": {"name": choice.get("name")}}
         try:
-            given = {"response_format": wanted if isinstance(wanted, dict) else None}
-            self.constrain(given, self.plain_tools(), choice)
+            self.constrain({"response_format": wanted}, self.plain_tools(), choice)
         except RequestError as error:
             if error.param != "response_format":
                 raise
@@ -182,7 +183,7 @@ class _Reply:
         self._hex = uuid.uuid4().hex
         self.id = f"resp_{self._hex}"
         self.body = body
-        self.form = service.backend.answer_form
+        self.form = service.backend.answer_form.for_tools(body.plain_tools())
         self._created = int(time.time())
         self._model = service.backend.model_name
 

@@ -15,7 +15,14 @@ from agentgym_jax.serving import streams, wire
 from agentgym_jax.serving.backend import Backend
 from agentgym_jax.serving.bodies import read_body
 from agentgym_jax.serving.error_answers import TOO_LONG
-from agentgym_jax.serving.requests import Chat, Generation, OnTokens, Pending, RequestError
+from agentgym_jax.serving.requests import (
+    Chat,
+    Generation,
+    OnTokens,
+    Pending,
+    RequestError,
+    check_ids,
+)
 
 _MAX_TOKEN_CHARACTERS = 256  # no token of a usual vocabulary is longer
 _MAX_UNKNOWN = 100  # unknown fields of requests that are logged
@@ -114,7 +121,9 @@ class Service:
             )
 
     def check_ids(self, prompts: Sequence[Sequence[int]], field: str) -> None:
-        """Refuses prompts that leave no token of the context."""
+        """Refuses prompts that are empty, leave no token of the context, or have unknown tokens."""
+        if not all(map(len, prompts)):
+            raise RequestError(f"{field} is empty; give at least one token", param=field)
         longest = max(map(len, prompts))
         if longest >= self.backend.context_length:
             raise RequestError(
@@ -123,6 +132,8 @@ class Service:
                 TOO_LONG,
                 field,
             )
+        for prompt in prompts:
+            check_ids(prompt, self.backend.vocab_size, field)
 
     def _check_model(self, model: str | None) -> None:
         if model is not None and model != self.backend.model_name:

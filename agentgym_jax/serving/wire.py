@@ -20,8 +20,6 @@ MAX_CHOICES = 128
 MAX_BIASES = 1024  # tokens of `logit_bias`; OpenAI allows 300
 MAX_STOP = 16  # OpenAI allows 4; some clients send more
 _MAX_STOP_LENGTH = 1024  # characters
-_LOWEST_TEMPERATURE = 1e-4  # sampling below it is greedy, because logits would overflow
-_LOWEST_TOP_P = 1e-6  # float32 keeps it above 0
 
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
@@ -243,13 +241,10 @@ class Sampled(Body):
                 "remove it",
                 param=stop_field,
             )
-        temperature, top_p = self.temperature, self.top_p
-        if temperature is not None and temperature < _LOWEST_TEMPERATURE:
-            temperature = 0.0
         return Sampling(
-            temperature=temperature,
+            temperature=self.temperature,
             top_k=None if self.top_k is None else max(0, self.top_k),  # -1 is off in vLLM
-            top_p=None if top_p is None else max(top_p, _LOWEST_TOP_P),
+            top_p=self.top_p,
             max_tokens=max_tokens,
             stop=tuple(stop),
             stop_ids=tuple(self.stop_token_ids or ()),
@@ -367,7 +362,7 @@ class CompletionRequest(_Common):
         if (self.logprobs or 0) > 1:
             raise RequestError("logprobs above 1 is not supported; set 1", param="logprobs")
         if not self.prompt:
-            raise RequestError("the prompt is empty; give at least one token", param="prompt")
+            raise RequestError("prompt is empty; give at least one token", param="prompt")
 
     def prompts(self) -> list[str | list[int]]:
         """Returns one prompt per element of the list."""

@@ -94,6 +94,7 @@ class Tokenizer:
         }
         self._added = {token.content for token in added.values()}
         self._is_byte_level = "ByteLevel" in str(self._text.decoder)
+        self._has_byte_tokens = "ByteFallback" in str(self._text.decoder)
         unknown = self.template_variables.get("unk_token")
         self._forbidden = {i for name, i in self.special_tokens.items() if name != unknown}
         pattern = "|".join(map(re.escape, self.special_tokens))
@@ -116,7 +117,12 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of ids; special tokens appear by name, invalid UTF-8 as U+FFFD."""
-        return self._text.decode(list(ids), skip_special_tokens=False)
+        ids = list(ids)
+        text = self._text.decode(ids, skip_special_tokens=False)
+        if not self._has_byte_tokens or "\ufffd" not in text:
+            return text
+        names = [name for name in map(self._text.id_to_token, ids) if name is not None]
+        return self._text.decoder.decode(_mark_broken_bytes(names))
 
     def token_bytes(self, token: int) -> bytes:
         """Returns the bytes of a token, which may be a part of a character; of a special one its name."""
@@ -125,8 +131,8 @@ class Tokenizer:
             return name.encode()
         if self._is_byte_level and all(character in _BYTES for character in name):
             return bytes(_BYTES[character] for character in name)
-        if byte := _BYTE_TOKEN.fullmatch(name):
-            return bytes([int(byte[1], 16)])
+        if (byte := _byte(name)) is not None:
+            return bytes([byte])
         return name.replace("\u2581", " ").encode()  # the space of sentencepiece
 
     def has_same_ids(self, other: "Tokenizer") -> bool:
@@ -340,6 +346,34 @@ def _read_with_transformers(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
             template = [{"name": name, "template": text} for name, text in template.items()]
         names["chat_template"] = template
     return loaded.backend_tokenizer.to_str(), names
+
+
+def _mark_broken_bytes(names: Sequence[str]) -> list[str]:
+    """Returns tokens in which U+FFFD stands for bytes that are no part of a character.
+
+    The decoder of `tokenizers` replaces all bytes beside a broken one, too. Then an answer that is cut
+    inside of a character would lose the characters before it.
+    """
+    marked = list(names)
+    for is_byte, run in itertools.groupby(range(len(names)), lambda i: _byte(names[i]) is not None):
+        places = list(run) if is_byte else []
+        data = bytes(byte for i in places if (byte := _byte(names[i])) is not None)
+        at = 0
+        while at < len(data):
+            try:
+                data[at:].decode()
+                break
+            except UnicodeDecodeError as error:
+                for i in places[at + error.start : at + error.end]:
+                    marked[i] = "\ufffd"
+                at += error.end
+    return marked
+
+
+def _byte(name: str) -> int | None:
+    """Returns the byte of a token such as `<0x0A>`; None for other tokens."""
+    found = _BYTE_TOKEN.fullmatch(name)
+    return None if found is None else int(found[1], 16)
 
 
 def _token_text(name: str, token: Any) -> str:

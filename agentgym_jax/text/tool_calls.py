@@ -37,6 +37,14 @@ def read_json(text: str) -> Any:
     return value
 
 
+def json_or_text(text: str) -> Any:
+    """Returns the value of a JSON text, or the text if it is none."""
+    try:
+        return read_json(text)
+    except ValueError:
+        return text
+
+
 def parse_tool_calls(text: str, form: ToolForm = _TAGGED) -> tuple[str, list[dict[str, Any]]]:
     """Returns the text before the first tool call, and the calls.
 
@@ -115,7 +123,7 @@ def _as_call(value: Any, form: ToolForm) -> dict[str, Any] | None:
 
 
 def _read_function(text: str, at: int, form: ToolForm) -> _Found:
-    """Reads `<function=NAME>` with its parameters; values that are JSON are read as such."""
+    """Reads `<function=NAME>` with its parameters; a value that is JSON, but no text, is read as such."""
     found = _FUNCTION.match(text, at)
     if found is None:
         return None, at
@@ -127,10 +135,8 @@ def _read_function(text: str, at: int, form: ToolForm) -> _Found:
             return None, at
         value = text[parameter.end() : end].removesuffix("\n")
         at = end + len(_END_PARAMETER)
-        try:
-            arguments[parameter[1]] = read_json(value)
-        except ValueError:
-            arguments[parameter[1]] = value
+        is_text = (name, parameter[1]) in form.texts
+        arguments[parameter[1]] = value if is_text else json_or_text(value)
     closing = _END_FUNCTION.match(text, at)
     return (None, at) if closing is None else ([_call(name, arguments)], closing.end())
 

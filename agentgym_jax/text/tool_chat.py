@@ -41,12 +41,52 @@ class ToolForm:
       arguments: Key of the arguments in the JSON object of a call; empty for calls of the form
         `<function=NAME><parameter=KEY>VALUE</parameter></function>`.
       is_list: True if all calls are one JSON list after one `opening`.
+      texts: Names of the tools and parameters whose values are texts also if they look like JSON, for
+        calls without JSON.
     """
 
     opening: str = "<tool_call>"
     closing: str = "</tool_call>"
     arguments: str = "arguments"
     is_list: bool = False
+    texts: frozenset[tuple[str, str]] = frozenset()
+
+    def for_tools(self, tools: Sequence[Mapping[str, Any]]) -> "ToolForm":
+        """Returns the form of calls of these tools, in OpenAI's format."""
+        if self.arguments:
+            return self
+        functions = [tool["function"] for tool in tools]
+        texts = {
+            (function["name"], name)
+            for function in functions
+            for name, schema in properties_of(function.get("parameters")).items()
+            if takes_texts(schema)
+        }
+        return dataclasses.replace(self, texts=frozenset(texts))
+
+
+def properties_of(schema: Any) -> Mapping[str, Any]:
+    """Returns the schemas of an object's properties; none if the schema names none."""
+    found = schema.get("properties") if isinstance(schema, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def takes_texts(schema: Any) -> bool:
+    """Returns True if a JSON schema says that a value is a text."""
+    if not isinstance(schema, Mapping):
+        return False
+    values = choices_of(schema)
+    return schema.get("type") == "string" or bool(values) and all(map(_is_text, values))
+
+
+def choices_of(schema: Mapping[str, Any]) -> Sequence[Any]:
+    """Returns the values that a JSON schema lists; empty if it lists none."""
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    return values if isinstance(values, list) else []
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 # Forms of tool calls by name; with `auto`, the chat template decides.

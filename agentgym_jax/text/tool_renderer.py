@@ -27,12 +27,12 @@ class ToolRenderer:
         """
         if chat.form is None:
             raise ValueError("it has no place for tools, or writes calls in an unknown form")
-        self.form: ToolForm = chat.form
         self._chat = chat
         self._renderer = renderer
         self._tools: list[dict[str, Any]] = [
             {"type": "function", "function": dict(tool)} for tool in tools
         ]
+        self.form: ToolForm = chat.form.for_tools(self._tools)
 
     def check(self, preamble: Sequence[Mapping[str, str]]) -> None:
         """Renders a sample episode.

@@ -67,6 +67,11 @@ class Sampling:
     key: tuple[str, ...]
     path: str | None = None
 
+    @property
+    def source(self) -> str | tuple[str, ...]:
+        """Returns the origin of the weights: the saved path, or the key."""
+        return self.path or self.key
+
 
 class Service:
     """Calls of all clients; a context manager, which stops the threads at its end."""
@@ -318,6 +323,8 @@ class Service:
         path = None
         if body.path is not None:
             path = SavedPath(body.model_id, SAMPLER_WEIGHTS, body.path).checked()
+        elif body.sampling_session_seq_id is None:
+            raise RequestError("give path or sampling_session_seq_id", param="path")
 
         def work(run: _Run) -> Result:
             adapters = run.trainer.adapters
@@ -328,10 +335,10 @@ class Service:
             name = f"{run.session}:sample:{body.sampling_session_seq_id}"
             key = ("snapshot", str(next(self._numbers)))
             with self._lock:
+                self._add_sampler(Sampling(name, key))
                 self._snapshots[key] = adapters, params
                 while len(self._snapshots) > _MAX_SNAPSHOTS:
                     self._snapshots.popitem(last=False)
-                self._add_sampler(Sampling(name, key))
             return {"sampling_session_id": name, "type": "save_weights_for_sampler"}
 
         self._submit(body.model_id, body.seq_id, work, future)
@@ -372,6 +379,17 @@ class Service:
         return name
 
     def _add_sampler(self, sampling: Sampling) -> None:
+        """Adds a session; one that is created again, with the same weights, stays as it is."""
+        known = self._samplers.get(sampling.name)
+        if known is not None:
+            if known.source == sampling.source:
+                return
+            raise RequestError(
+                f"{sampling.name} is an earlier sampling session with other weights: number the sampling "
+                "sessions of a client 1, 2, 3, or make a new client",
+                "out_of_order",
+                "sampling_session_seq_id",
+            )
         self._samplers[sampling.name] = sampling
         if len(self._samplers) > _MAX_SAMPLERS:
             self._samplers.popitem(last=False)

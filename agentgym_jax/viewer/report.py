@@ -8,6 +8,7 @@ import base64
 import dataclasses
 import hashlib
 import html
+import itertools
 import json
 import pathlib
 import zlib
@@ -155,10 +156,18 @@ def make_bundle(
     wanted: Collection[int] = (),
     transports: Mapping[str, Transport] = {},
 ) -> records.Bundle:
-    """Returns the bundle of a file; rows in `wanted` are replayed if possible."""
-    bundle = records.Bundle()
-    for number, record in enumerate(records.read_records(file.path)):
-        bundle.add(record, worlds_of(record, transports) if number in wanted else None)
+    """Returns the bundle of a file; rows in `wanted` are replayed if possible.
+
+    Raises:
+      ValueError: A record is damaged.
+    """
+    bundle, numbers = records.Bundle(), itertools.count()
+
+    def add(record: Any) -> None:
+        bundle.add(record, worlds_of(record, transports) if next(numbers) in wanted else None)
+
+    for _ in records.parse_records(file.path, add):
+        pass
     return bundle
 
 

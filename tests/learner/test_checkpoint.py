@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from agentgym_jax.learner import train_state, update
+from agentgym_jax.learner import checkpoint, train_state, update
 from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
 from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models.config import DecoderConfig
@@ -233,6 +234,25 @@ def test_an_incomplete_folder_is_never_restored(learner, copied):
         checkpoints.save(3, learner.state(), {})  # the trainer can still save
         checkpoints.wait()
         assert checkpoints.steps() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("place", ["_digest", "_faults", "_record", "_read"])
+def test_a_checkpoint_that_its_run_deletes_while_it_is_read_is_named(
+    copied, learner, monkeypatch, place
+):
+    directory, _ = copied
+    owner = checkpoint if place in ("_digest", "_faults") else Checkpoints
+    read = getattr(owner, place)
+
+    def delete_and_read(*arguments):
+        shutil.rmtree(directory / "1", ignore_errors=True)
+        return read(*arguments)
+
+    monkeypatch.setattr(owner, place, delete_and_read)
+    params = abstract(learner).params
+    with Checkpoints(directory, max_to_keep=5, read_only=True) as checkpoints:
+        with pytest.raises(CheckpointError, match=r"no complete checkpoint of step 1 .*\[2\]"):
+            checkpoints.restore_params(1, params)
 
 
 def test_the_error_for_another_model_names_the_differing_array(learner, saved):

@@ -215,6 +215,11 @@ def test_a_row_with_an_int8_cache_samples_the_same_alone_and_after_a_copied_pref
 def test_greedy_rows_take_the_argmax_of_teacher_forcing(policy, params):
     options = dataclasses.replace(OPTIONS, temperature=0.0)
     record = play(make_sampler(policy, params), [(0, 0)], options=options)[(0, 0)]
+    for least in (dict(temperature=1e-37), dict(temperature=1.0, top_p=1e-50)):
+        sampled = dataclasses.replace(OPTIONS, **least)
+        assert play(make_sampler(policy, params), [(0, 0)], options=sampled)[(0, 0)].tokens == (
+            record.tokens
+        )
     best = teacher_forced(policy, params, record.tokens)
     for t in np.flatnonzero(record.is_action):
         for other in range(0, VOCAB, 8):

@@ -138,6 +138,7 @@ class FakeBackend:
 
     def __init__(self, tokenizer, text="hello"):
         self.tokenizer, self.text = tokenizer, text
+        self.vocab_size = tokenizer.vocab_size
         self.errors, self.open, self.cancelled = [], [], 0
         self._lock = threading.Lock()
 

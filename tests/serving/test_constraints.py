@@ -183,7 +183,13 @@ def json_call(arguments, key="arguments"):
 
 GO = tool(
     "go",
-    {"to": {"$ref": "#/$defs/place"}, "how": {"type": "string"}, "speed": DIRECTION},
+    {
+        "to": {"$ref": "#/$defs/place"},
+        "how": {"type": "string"},
+        "speed": DIRECTION,
+        "if": {"type": "string", "enum": ["", "1", None]},
+        "by": {"type": "string", "const": "foot"},
+    },
     ["to"],
     **{"$defs": {"place": {"type": "integer"}}},
 )
@@ -197,12 +203,15 @@ GO = tool(
             [
                 function_call(("to", 5)),
                 function_call(("to", 5), ("how", "by <b>\n</par"), ("speed", "north")),
+                function_call(("to", 5), ("if", ""), ("by", "foot")),
                 function_call(("to", 5)) + "\n" + function_call(("to", 6)),
             ],
             [
                 function_call(),
                 function_call(("to", "x")),
                 function_call(("to", 5), ("speed", "up")),
+                function_call(("to", 5), ("if", "2")),
+                function_call(("to", 5), ("by", "car")),
             ],
         ),
         (

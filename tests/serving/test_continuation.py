@@ -7,9 +7,12 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.examples import fixed
-from tests.serving.parts import MODEL, user
+from tests.serving.parts import MODEL, serving_script, user
 
 SCHEMA = {"type": "object", "properties": {"at": {"type": "string"}}}
+FUNCTION = (
+    "<tool_call>\n<function=look>\n<parameter=at>\n{}\n</parameter>\n</function>\n</tool_call>"
+)
 LOOK = {"name": "look", "description": "Looks."}
 CALL = '<tool_call>\n{"name": "look", "arguments": {"n": 1.0, "at": "é 😀"}}\n</tool_call>'
 ANSWERS = [
@@ -35,6 +38,10 @@ class Chat:
     def ids(self, answer):
         return answer["prompt_token_ids"], answer["choices"][0]["token_ids"]
 
+    def arguments(self, answer):
+        (call,) = answer["choices"][0]["message"]["tool_calls"]
+        return json.loads(call["function"]["arguments"])
+
     def go_on(self, answer):
         message = answer["choices"][0]["message"]
         calls = message.get("tool_calls") or []
@@ -57,6 +64,10 @@ class Messages:
 
     def ids(self, answer):
         return answer["prompt_token_ids"], answer["token_ids"]
+
+    def arguments(self, answer):
+        (block,) = answer["content"]
+        return block["input"]
 
     def go_on(self, answer):
         blocks = answer["content"]
@@ -85,6 +96,10 @@ class Responses:
 
     def ids(self, answer):
         return answer["prompt_token_ids"], answer["token_ids"]
+
+    def arguments(self, answer):
+        (item,) = answer["output"]
+        return json.loads(item["arguments"])
 
     def go_on(self, answer):
         results = [
@@ -133,6 +148,17 @@ def test_all_apis_have_the_same_prompts(script, kind):
     assert play(script, kind, texts) == play(script, Chat, texts)
 
 
+@pytest.mark.parametrize("kind", [Chat, Messages, Responses])
+@pytest.mark.parametrize("text", ["12", "1.0", '{"n":1}', "null", "x"])
+def test_a_parameter_that_is_a_text_stays_one_though_it_looks_like_json(tokenizer, kind, text):
+    with serving_script(tokenizer, tool_parser="qwen3_coder") as server:
+        (first, sampled), (later, _) = play(server, kind, [FUNCTION.format(text), "Done."])
+        server.engine.texts[:] = [FUNCTION.format(text)]
+        answer = server.web.post(kind.route, json=kind().body()).json()
+    assert later[: len(first) + len(sampled)] == first + sampled
+    assert kind().arguments(answer) == {"at": text}
+
+
 @pytest.mark.parametrize("end", ["", "</code>", "</code>\n"])
 def test_a_client_may_add_the_stop_string_to_the_answer(script, end):
     """The sampled tokens have it."""
@@ -145,9 +171,21 @@ def test_a_client_may_add_the_stop_string_to_the_answer(script, end):
     assert chat.num_forks == forks
 
 
-def ask_to_stop(server, history, end):
+@pytest.mark.parametrize("is_dropped", [True, False])
+def test_an_answer_without_the_stop_string_replaces_one_that_ended_at_it(tokenizer, is_dropped):
+    with serving_script(tokenizer, max_known=1 if is_dropped else 9) as server:
+        server.engine.texts[:] = ["look</code>", "look", "Other.", "Done."]
+        ask_to_stop(server, [user("go")], "")
+        ask_to_stop(server, [user("go")], "", stop=None)  # the same text with other tokens
+        ask_to_stop(server, [user("stay")], "")
+        history = [user("go"), {"role": "assistant", "content": "look</code>"}, user("go on")]
+        prompt, _ = ask_to_stop(server, history, "")
+    assert "look</code>" in tokenizer.decode(prompt)
+
+
+def ask_to_stop(server, history, end, stop=("</code>",)):
     """Extends a history by an answer with another end; returns the ids of prompt and answer."""
-    body = {"model": MODEL, "messages": history, "stop": ["</code>"], "return_token_ids": True}
+    body = {"model": MODEL, "messages": history, "stop": stop, "return_token_ids": True}
     answer = server.web.post("/v1/chat/completions", json=body).json()
     text = answer["choices"][0]["message"]["content"]
     history += [{"role": "assistant", "content": text + end}, user("go on")]

@@ -14,10 +14,12 @@ from agentgym_jax.serving.engine import Engine
 from agentgym_jax.serving.requests import (
     NotServingError,
     OverloadedError,
+    RequestError,
     Sampling,
 )
 from agentgym_jax.serving.sequences import TokenSequence
 from agentgym_jax.text.chat import ChatRenderer
+from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.text.tool_chat import ToolChat
 from tests.serving.parts import CONTEXT, ROWS, user
 from tests.waiting import PATIENCE_S
@@ -172,6 +174,35 @@ def test_a_cancelled_request_leaves_the_conversation_as_it_was(server):
     answer(server, messages)
     assert list(server.chat.sequences) == [sequence]
     assert len(sequence.answers) == 2
+
+
+def test_a_message_that_the_template_leaves_out_is_refused_and_the_engine_goes_on(policy, params):
+    tokenizer = byte_tokenizer(
+        "{% for m in messages if m.role != 'tool' %}{{ '<|user|>' if m.role == 'user' }}{{ m.content }}"
+        "{{ '<|assistant|>' if m.role == 'user' else '<|im_end|>' }}{% endfor %}"
+    )
+    server = Server(policy, params, tokenizer)
+    stop = {server.renderer.stop_ids[0]: 100.0}
+    with server.engine.running():
+        first = answer(server, [user("go")], logit_bias=stop)
+        messages = [user("go"), {"role": "assistant", "content": first.text}]
+        with pytest.raises(RequestError, match="writes nothing for the last message"):
+            answer(server, [*messages, {"role": "tool", "content": "a door"}])
+        assert len(answer(server, [*messages, user("stay")]).token_ids)
+
+
+def test_a_sampler_that_fails_while_it_admits_a_request_ends_it(
+    policy, params, tokenizer, monkeypatch
+):
+    server = Server(policy, params, tokenizer)
+
+    def fail(row, chunks):
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(server.sampler, "prefill", fail)
+    with pytest.raises(RuntimeError, match="no memory"), server.engine.running():
+        with pytest.raises(NotServingError):
+            answer(server, [user("go")])
 
 
 def test_too_many_requests_are_refused(policy, params, tokenizer):

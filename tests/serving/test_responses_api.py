@@ -165,6 +165,7 @@ def item(**fields):
         ({"guided_choice": ["x"]}, "guided_choice"),
         ({"reasoning": {"effort": "low"}}, "reasoning"),
         ({"include": ["message.output_text.logprobs"]}, "include"),
+        ({"text": {"format": "json_object"}}, "text"),
         ({"tools": [{"type": "web_search"}]}, "tools.0.type"),
         ({"tools": [{"type": "function"}]}, "tools.0.type"),
         ({"tool_choice": "required"}, "tool_choice"),

@@ -79,6 +79,11 @@ def test_a_single_token_and_an_echo_without_log_probabilities_have_no_scores(ser
         ({"max_tokens": 0}, "max_tokens"),
         ({"echo": True, "stream": True}, "echo"),
         ({"echo": True, "prompt": [1] * CONTEXT}, "prompt"),
+        *(
+            ({"echo": True, "max_tokens": 0, "logprobs": logprobs, "prompt": prompt}, "prompt")
+            for logprobs in (1, None)
+            for prompt in ([""], [[]], [5, 10**6], [[5], [-1]])
+        ),
     ],
 )
 def test_an_echo_that_cannot_be_served_is_refused_by_name(served, fields, param):

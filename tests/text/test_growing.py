@@ -48,6 +48,25 @@ def test_a_growing_text_is_the_text_of_all_tokens(parts, steps):
         assert 0 <= unchanged <= len(text)
 
 
+@fixed(100)
+@given(
+    st.lists(st.sampled_from(PIECES).map(str.encode) | st.binary(max_size=4), max_size=30),
+    st.lists(st.integers(1, 20), min_size=60, max_size=60),
+)
+def test_a_broken_byte_leaves_the_characters_beside_it(sentencepiece_tokenizer, parts, steps):
+    ids = {sentencepiece_tokenizer.token_bytes(i): i for i in range(256 + 3)}
+    data = b"".join(parts)
+    tokens = [ids[bytes([byte])] for byte in data]
+    text = sentencepiece_tokenizer.decode(tokens)
+    assert text.replace("\ufffd", "") == data.decode(errors="ignore").replace("\ufffd", "")
+    growing, count = GrowingText(sentencepiece_tokenizer.decode), 0
+    for step in steps:
+        count += step
+        text, unchanged = growing.update(tokens[:count])
+        assert text == sentencepiece_tokenizer.decode(tokens[:count])
+        assert 0 <= unchanged <= len(text)
+
+
 @pytest.mark.parametrize("text", ["the small ship sails ", "ünïcödé 😀 ", "😀", "\n"])
 def test_each_report_decodes_only_the_newest_tokens(sentencepiece_tokenizer, text):
     for tokenizer in (BYTES, sentencepiece_tokenizer):

@@ -70,6 +70,19 @@ def test_a_sampling_session_keeps_its_weights(trained):
     assert draw(first, 1) == before
 
 
+def test_a_sampling_session_is_never_that_of_other_weights(client, base):
+    names = {"session_id": client.session, "sampling_session_seq_id": 7}
+    assert client.post("create_sampling_session", **names, base_model=base).status_code == 200
+    repeated = client.post("create_sampling_session", **names, base_model=base)
+    assert repeated.status_code == 200
+    assert client.create(base).status_code == 200
+    call = {"model_id": client.model, "seq_id": 1}
+    unnamed = client.post("save_weights_for_sampler", **call)
+    assert "sampling_session_seq_id" in error(unnamed, 400, "invalid_value")
+    taken = client.post("save_weights_for_sampler", **call, sampling_session_seq_id=7)
+    assert "earlier sampling session" in client.result(taken)["error"]
+
+
 @pytest.mark.slow
 def test_a_stop_ends_an_answer_and_is_part_of_it(trained):
     session = trained.sampler()

@@ -118,9 +118,19 @@ def test_a_folder_that_is_not_a_run_is_refused(tmp_path):
         write(tmp_path)
 
 
-def test_a_damaged_file_is_an_error_and_leaves_no_page(learning_run):
-    (learning_run / "trajectories" / "step_000003.jsonl").write_text("{")
-    with pytest.raises(ValueError, match="step_000003.jsonl, line 1"):
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda record: "{",
+        lambda record: json.dumps(record | {"tokens": 1.5}),
+        lambda record: json.dumps(record | {"turns": [record["turns"][0] | {"reward": "high"}]}),
+        lambda record: json.dumps(record | {"turns": [{"action": "go"}]}),
+    ],
+)
+def test_a_damaged_file_is_an_error_and_leaves_no_page(learning_run, make_record, damage):
+    path = learning_run / "trajectories" / "step_000003.jsonl"
+    path.write_text(f"{json.dumps(make_record())}\n{damage(make_record())}\n")
+    with pytest.raises(ValueError, match="step_000003.jsonl, line 2"):
         write(learning_run)
     assert not (learning_run / "report.html").exists()
 
