@@ -1,5 +1,6 @@
 """Selects the tasks of a run and of each step; the results depend only on the arguments."""
 
+import collections
 import dataclasses
 import functools
 import heapq
@@ -215,6 +216,16 @@ def select(
 ) -> list[Task]:
     """Returns the tasks that the function `SELECTIONS[kind]` selects."""
     return SELECTIONS[kind](environment, manifest, **options)
+
+
+def count_earlier(tasks: Sequence[Task]) -> list[int]:
+    """Returns for each place of a sequence how often its task occurs at earlier places."""
+    seen: collections.Counter[Task] = collections.Counter()
+    counts = []
+    for task in tasks:
+        counts.append(seen[task])
+        seen[task] += 1
+    return counts
 
 
 def group_label(environment: str, group: str, *, is_mixture: bool) -> str:
