@@ -152,6 +152,7 @@ def train(run: Run, parts: AgentEvolParts) -> None:
     """Trains until `run.total_steps`; `supervised_loop.fit` lists the errors."""
     model, settings = parts.model, parts.settings.learning
     optimizer, sft_step = sft.make_sft_step(model, settings, parts.settings.logprob_chunk)
+    model.pin(run.folder)  # every fit starts from these weights
     data: Batches | None = None
     about: Metrics = {}
 
