@@ -229,7 +229,11 @@ def count_earlier(tasks: Sequence[Task]) -> list[int]:
 
 
 def group_label(environment: str, group: str, *, is_mixture: bool) -> str:
-    """Returns the name of a task group in reports; with several environments it includes theirs."""
+    """Returns the name of a task group in reports; with several environments it includes theirs.
+
+    Names of metrics contain it, so it has no slash and is not empty.
+    """
+    group = group.replace("/", "-") or environment
     return f"{environment} {group}" if is_mixture and group != environment else group
 
 
