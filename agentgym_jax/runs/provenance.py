@@ -58,6 +58,21 @@ def provenance(
     }
 
 
+def commit_of(facts: Mapping[str, Any]) -> str:
+    """Returns the short commit of a start, or "an unknown commit"."""
+    return ((facts.get("git") or {}).get("commit") or "")[:10] or "an unknown commit"
+
+
+def version_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Returns the differences of two starts in commit and versions, such as `jax 0.10.2 to 0.11.0`."""
+    before, now = ({"commit": commit_of(f), **f.get("versions", {})} for f in (old, new))
+    return [
+        f"{name} {before[name]} to {now[name]}"
+        for name in now
+        if name in before and before[name] != now[name]
+    ]
+
+
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)

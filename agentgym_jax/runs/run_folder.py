@@ -21,7 +21,7 @@ from agentgym_jax.mesh import processes
 from agentgym_jax.runs import bucket, redact
 from agentgym_jax.runs.atomic_files import RunFolderError, disk_errors, write_atomic
 from agentgym_jax.runs.json_lines import DamagedFileError, read_lines
-from agentgym_jax.runs.provenance import provenance
+from agentgym_jax.runs.provenance import commit_of, provenance, version_changes
 
 _SHOWN_DIFFERENCES = 5
 T = TypeVar("T")
@@ -141,6 +141,9 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
             write_atomic(self.config_path, json.dumps(plain, indent=2) + "\n")
             command = sys.argv if command is None else command
             facts = provenance(devices, machine or {}, command)
+            if starts and (changes := version_changes(starts[-1], facts)):
+                text = "%s continues with other versions than before (%s): the result may differ from that of one version"
+                logging.warning(text, self.permanent, ", ".join(changes))
             document = {**facts, "starts": [*starts, facts]}
             write_atomic(self.provenance_path, json.dumps(document, indent=2) + "\n")
             self.push()
@@ -254,15 +257,19 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
             here, new = kinds if "job" in old else reversed(kinds)
             raise ValueError(f"{self.permanent} holds {here}, not {new}: give another --workdir")
         differences = config_differences(old, config)
-        fixed = []
+        fixed, is_older = [], False
         for key, values in differences.items():
             if not any(fnmatch.fnmatchcase(key, pattern) for pattern in adjustable):
+                is_older |= values[0] == "absent"
                 here, now = (v if len(v) <= 60 else f"{v[:57]}..." for v in values)
                 fixed.append(f"  {key}: {here} in the folder, {now} now")
         if fixed:
             lines = fixed[:_SHOWN_DIFFERENCES]
             if len(fixed) > _SHOWN_DIFFERENCES:
                 lines.append(f"  ... and {len(fixed) - _SHOWN_DIFFERENCES} more")
+            if is_older and self.provenance_path.exists():
+                commit = commit_of(self.provenance())
+                lines.append(f"Absent keys may be newer than {commit}, which wrote the folder.")
             raise ValueError(
                 f"{self.permanent} holds a run with another config:\n"
                 + "\n".join(lines)

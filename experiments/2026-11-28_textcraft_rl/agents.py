@@ -23,12 +23,13 @@ def goals(name):
 def get_config(arg=None):
     """Returns the config.
 
-    Options: start=a run folder whose weights RL starts from; updates=imitation updates.
+    Options: start=a run folder whose weights RL starts from; goals=rl|all, the goals of RL.
     """
-    opt = common.parse(arg, start="", updates="500")
+    opt = common.parse(arg, {"goals": ("rl", "all")}, start="", goals="rl")
     c = load_config(f"{BEFORE / 'agents.py'}:exchanged=false,start={opt.start}")
     c.total_steps = 100
-    c.environments.textcraft.train = goals("rl")
+    if opt.goals == "rl":
+        c.environments.textcraft.train = goals("rl")
     c.sampler.rows = 128
     c.sampling.temperature = 1.3
     c.rollout.tasks_per_step = 32
@@ -37,7 +38,6 @@ def get_config(arg=None):
     c.evaluation.update(every=10, samples=2, greedy=True)
     c.checkpoint.every = 10
     if not opt.start:
-        c.sft.steps = int(opt.updates)
         for shown in c.sft.demonstrations.values():
             shown.tasks = goals("imitation")
     return c

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from agentgym_jax.runs.atomic_files import RunFolderError, write_atomic
-from agentgym_jax.runs.provenance import git_state
+from agentgym_jax.runs.provenance import commit_of, git_state
 from agentgym_jax.runs.run_folder import RunFolder, config_differences, flatten
 
 CONFIG = {"job": "rl", "total_steps": 10, "horizon": {"turns": (5, 10), "boundaries": [3]}}
@@ -93,6 +93,20 @@ def test_a_start_that_cannot_be_undone_shows_the_error_that_made_it_fail(
     folder.close()
 
 
+def test_a_resume_with_other_versions_names_them(tmp_path, caplog):
+    folder, _ = start(tmp_path)
+    facts = folder.provenance()
+    folder.close()
+    folder.provenance_path.write_text(
+        json.dumps({"starts": [facts | {"versions": facts["versions"] | {"jax": "0.1"}}]})
+    )
+    start(tmp_path)[0].close()
+    assert f"(jax 0.1 to {facts['versions']['jax']})" in caplog.text
+    caplog.clear()
+    start(tmp_path)[0].close()
+    assert "other versions" not in caplog.text
+
+
 def test_facts_about_the_machine_are_recorded(tmp_path):
     folder = RunFolder(tmp_path / "run")
     folder.start({}, devices=[], machine={"cpu": "Z80", "native": False}, adjustable=())
@@ -111,6 +125,7 @@ def test_the_error_for_another_config_shows_both_values_and_the_remedy(tmp_path)
     assert "horizon.boundaries: [3] in the folder, absent now" in message
     assert "seed: absent in the folder, 1 now" in message
     assert "new --workdir" in message
+    assert f"Absent keys may be newer than {commit_of(folder.provenance())}" in message
     assert "total_steps" not in message
     assert folder.config()["horizon"]["turns"] == [5, 10]
 
