@@ -34,6 +34,8 @@ def token_weights(
             f"token_weights: mode={mode!r} with length={length}. "
             "fixed_length needs a length in tokens; the other modes take none."
         )
+    if length is not None and length < 1:
+        raise ValueError(f"token_weights: length={length}, expected at least 1 token")
     mask_BT = (action_mask_BT & valid_B[:, None]).astype(jnp.float32)
     tokens_B1 = jnp.sum(mask_BT, axis=1, keepdims=True)
     episodes = jnp.maximum(jnp.sum(tokens_B1 > 0), 1)
@@ -42,4 +44,4 @@ def token_weights(
     if mode == "sequence_mean":
         return mask_BT / jnp.maximum(tokens_B1, 1.0) / episodes
     assert length is not None  # checked above
-    return mask_BT / (episodes * length)
+    return mask_BT / (episodes * float(length))

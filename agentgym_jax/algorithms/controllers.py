@@ -1,5 +1,6 @@
 """Controllers: pure functions from a current value and a measurement to the next value."""
 
+import sys
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -7,15 +8,19 @@ from typing import Any
 def check_options(
     name: str, section: Mapping[str, Any], kinds: Mapping[str, Collection[str]]
 ) -> None:
-    """Checks that a config section has a known `kind` and exactly the options of this kind."""
+    """Checks that a config section has a known `kind` and exactly its options, which are numbers."""
     options = dict(section)
     kind = options.pop("kind", None)
-    if kind not in kinds:
+    if not isinstance(kind, str) or kind not in kinds:
         raise ValueError(f"{name}.kind is {kind!r}; it must be one of {', '.join(kinds)}")
     if set(options) != set(kinds[kind]):
         raise ValueError(
             f"{name}: kind={kind!r} takes {sorted(kinds[kind])}, got {sorted(options)}"
         )
+    for key, value in options.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not abs(value) <= sys.float_info.max:
+            raise ValueError(f"{name}.{key} is {value!r:.60}; it must be a number")
 
 
 def moving_average(average: float | None, value: float | None, *, decay: float) -> float | None:

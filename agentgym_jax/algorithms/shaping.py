@@ -28,7 +28,7 @@ def overlong_penalty(*, action_tokens: int, turns: int, kind: str, **options: An
     return options["penalty"] * soft_limit(length, limit=options["limit"], margin=options["margin"])
 
 
-def check_overlong(*, kind: str, **options: Any) -> None:
+def check_overlong(*, kind: Any = None, **options: Any) -> None:
     """Raises a ValueError unless the names and values of the options fit `kind`."""
     check_options("overlong", {"kind": kind, **options}, OVERLONG)
     if kind != "none" and not (

@@ -61,6 +61,12 @@ class OneOf:
         return f"one of {', '.join(str(name) or 'an empty text' for name in self.names)}"
 
 
+# Longer times do not fit the clocks of the operating system.
+_LONGEST_S = 10**9
+Seconds = Annotated[float, Range(0, _LONGEST_S, unit="seconds")]
+PositiveSeconds = Annotated[float, Range(above=0, at_most=_LONGEST_S, unit="seconds")]
+
+
 def annotations(reader: Callable[..., Any]) -> dict[str, Any]:
     """Returns the annotations (else `Any`) of the arguments of a function or class, by name."""
     function = reader.func if isinstance(reader, functools.partial) else reader

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from agentgym_envs.base.protocol import EnvironmentSpec
-from agentgym_jax.checks.limits import Range
+from agentgym_jax.checks.limits import PositiveSeconds, Range
 from agentgym_jax.client import answers
 from agentgym_jax.client.actions import ActionFormat, ParsedAction, parse_action
 from agentgym_jax.client.agentgym_originals.servers import ORIGINALS
@@ -46,8 +46,8 @@ class EnvClient:
         base_url: str,
         environment: str,
         *,
-        connect_timeout_s: Annotated[float, Range(above=0, unit="seconds")] = 10.0,
-        step_timeout_s: Annotated[float, Range(above=0, unit="seconds")],
+        connect_timeout_s: PositiveSeconds = 10.0,
+        step_timeout_s: PositiveSeconds,
         token: str | None = None,
         connections: Annotated[int, Range(1)] = 256,
         facts: ServerFacts | None = None,

@@ -17,14 +17,12 @@ from typing import Annotated
 from absl import logging
 
 from agentgym_envs.base.protocol import RETRYABLE
-from agentgym_jax.checks.limits import Range
+from agentgym_jax.checks.limits import Range, Seconds
 from agentgym_jax.client.client import EnvClient, Observation
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.failures import Breaker
 from agentgym_jax.client.job_queue import JobQueue
 from agentgym_jax.client.sessions import ServerSessions, Session
-
-Seconds = Annotated[float, Range(0, unit="seconds")]
 
 
 class ReplyKind(enum.StrEnum):

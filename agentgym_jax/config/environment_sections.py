@@ -5,7 +5,6 @@ import difflib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from agentgym_jax.checks import limits
 from agentgym_jax.checks.limits import OneOf, Range
 from agentgym_jax.client.actions import ActionFormat
 from agentgym_jax.client.client import EnvClient
@@ -114,10 +113,8 @@ def parse_settings(section: Mapping[str, Any]) -> dict[str, EnvironmentSettings]
         raise ConfigError("config.environments is empty; name at least one environment")
     settings = {}
     for name, options in section.items():
-        if not isinstance(options, Mapping):
-            raise ConfigError(
-                f"config.environments.{name}={limits.shorten(options)}: expected a section"
-            )
+        if "/" in name or not name:  # names of metrics contain it
+            raise ConfigError(f"config.environments: the name {name!r} is empty or has a slash")
         settings[name] = call(EnvironmentSettings, f"environments.{name}", options)
         for use in ("train", "eval"):
             if use == "eval" or options[use]:

@@ -14,7 +14,12 @@ from agentgym_jax.checks.limits import OneOf, Range
 from agentgym_jax.config.sections import ConfigError, call, config_errors
 from agentgym_jax.learner import stored_weights
 from agentgym_jax.learner.checkpoint import CheckpointError
-from agentgym_jax.learner.stored_weights import make_adapters, record_adapters
+from agentgym_jax.learner.stored_weights import (
+    fingerprint,
+    make_adapters,
+    record_adapters,
+    record_once,
+)
 from agentgym_jax.mesh import processes
 from agentgym_jax.mesh.sharding import (
     Layout,
@@ -249,6 +254,16 @@ class Model:
         if self.adapters is not None:
             return self.adapters.init_sharded(jax.random.key(self.seed), self.layout)
         return self._load()
+
+    def pin(self, folder: RunFolder) -> None:
+        """Records which weights a run that needs `initial_params` again began with.
+
+        Raises:
+          ConfigError: They have changed since then.
+        """
+        if self.source is not None and self.adapters is None and processes.is_writer():
+            with config_errors("config.model.source: ", OSError):
+                record_once(folder.model / "source.json", fingerprint(self.source))
 
     def attach(self, trained: Params) -> Params:
         """Returns weights of `policy`, given the trained weights; no array is copied."""

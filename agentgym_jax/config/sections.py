@@ -57,9 +57,14 @@ def section(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Returns one section of a plain config; raises ConfigError if there is none."""
     if name not in config:
         raise ConfigError(f"config.{name} is missing; this job needs it (see configs/common.py)")
-    if not isinstance(config[name], Mapping):
-        raise ConfigError(f"config.{name} is {limits.shorten(config[name])}, expected a section")
+    check_is_section(name, config[name])
     return dict(config[name])
+
+
+def check_is_section(name: str, value: Any) -> None:
+    """Raises ConfigError unless the value of the key `name` is a section."""
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"config.{name} is {limits.shorten(value)}, expected a section")
 
 
 def parse_section(
@@ -91,6 +96,7 @@ def check(
     function: Callable[..., Any], name: str, options: Mapping[str, Any], /, **bound: Any
 ) -> None:
     """Raises ConfigError unless `call` would get exactly the arguments of `function`, all valid."""
+    check_is_section(name, options)
     parameters = inspect.signature(function).parameters
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return

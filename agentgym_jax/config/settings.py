@@ -9,10 +9,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from agentgym_jax.algorithms import shaping
 from agentgym_jax.checks import limits
-from agentgym_jax.checks.limits import OneOf, Range
+from agentgym_jax.checks.limits import OneOf, PositiveSeconds, Range
 from agentgym_jax.client.chat_endpoint import split_url
 from agentgym_jax.config.environment_sections import check_tasks
-from agentgym_jax.config.sections import ConfigError, call, check, no_such_key
+from agentgym_jax.config.sections import ConfigError, call, check, check_is_section, no_such_key
 from agentgym_jax.data.demonstrations import record
 from agentgym_jax.learner.experience import REWARDS, TRUNCATIONS
 from agentgym_jax.learner.optimizer import make_optimizer
@@ -171,7 +171,7 @@ class ProgramSettings:
     function: str = ""
     command: str = ""
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    timeout_s: Annotated[float, Range(above=0, unit="seconds")] = 600.0
+    timeout_s: PositiveSeconds = 600.0
     variables: Sequence[str] = ()
     tool_parser: Annotated[str, OneOf(TOOL_PARSERS)] = "auto"
     reasoning_parser: Annotated[str, OneOf(REASONING_PARSERS)] = "none"
@@ -210,7 +210,7 @@ class JudgeSettings:
     max_score: Annotated[float, Range(above=0, unit="points")] = 10.0
     key_variable: str = ""
     attempts: Count = 3
-    timeout_s: Annotated[float, Range(above=0, unit="seconds")] = 60.0
+    timeout_s: PositiveSeconds = 60.0
     workers: Count = 16
     price_per_million_prompt_tokens: Annotated[float, Range(0)] = 0.0
     price_per_million_completion_tokens: Annotated[float, Range(0)] = 0.0
@@ -351,6 +351,7 @@ class RecordedDataSettings:
         call(make_optimizer, f"{self.section}.optimizer", self.optimizer, total_steps=self.steps)
         for name, options in self.demonstrations.items():
             path = f"{self.section}.demonstrations.{name}"
+            check_is_section(path, options)
             own = {key: options[key] for key in ("environment", "tasks") if key in options}
             check(_check_set, path, own)
             check_tasks(f"{path}.tasks", own["tasks"])

@@ -25,8 +25,8 @@ class Conversation:
     success: bool | None = None  # True if the task was solved
     score: float | None = None  # score of the environment, scaled so that 1 is the best
     is_valid: bool = True  # False if the environment failed
-    # recorded token ids, which training uses instead of the messages
-    encoded: EncodedConversation | None = dataclasses.field(default=None, compare=False)
+    # sequences of recorded token ids, which training uses instead of the messages; empty for none
+    encoded: Sequence[EncodedConversation] = dataclasses.field(default=(), compare=False)
 
 
 def read_conversations(path: str | pathlib.Path, *, bad: Bad) -> list[Conversation]:
@@ -54,8 +54,16 @@ def _from_trajectory(trajectory: Trajectory) -> Conversation:
         success=t.success if is_rewarded else None,
         score=t.score * t.score_scale if is_rewarded else None,
         is_valid=t.outcome.is_valid or not is_rewarded,
-        encoded=EncodedConversation(t.tokens, t.action_mask, t.sources),
+        encoded=sampled_sequences(t),
     )
+
+
+def sampled_sequences(t: Trajectory) -> list[EncodedConversation]:
+    """Returns the sequences of an episode, which have exactly the sampled tokens: one per branch."""
+    return [
+        EncodedConversation(t.tokens[branch], t.action_mask[branch], t.sources[branch])
+        for branch in t.branches
+    ]
 
 
 def _parse_conversation(record: Any, place: str) -> Conversation:

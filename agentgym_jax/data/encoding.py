@@ -24,7 +24,7 @@ def encode(
     """Encodes conversations in the same way as the run encodes its episodes.
 
     A conversation has several sequences if the chat template removes the thinking of earlier
-    answers.
+    answers, or if its trace has several branches.
 
     `preambles` are messages before conversations without a system message, by environment.
     `train_on` is `actions` (loss on answers to imitate) or `text` (loss also on other tokens).
@@ -34,18 +34,16 @@ def encode(
         has_system = conversation.messages[0].role == "system"
         preamble = () if has_system else preambles.get(_environment_name(conversation), ())
         before = [Message(m["role"], m["content"]) for m in preamble]
-        sequence = conversation.encoded
-        if sequence is None:
+        sequences = list(conversation.encoded)
+        if not sequences:
             parts = renderer.split_conversation([*before, *conversation.messages])
             sequences = [renderer.encode_conversation(part) for part in parts]
-        elif sequence.tokens.max(initial=0) >= renderer.vocab_size:
+        largest = max(sequence.tokens.max(initial=0) for sequence in sequences)
+        if largest >= renderer.vocab_size:
             raise ValueError(
-                f"{conversation.item_id}: token id {sequence.tokens.max()} of the trace is not in "
-                f"the vocabulary of {renderer.vocab_size}; traces need the tokenizer of "
-                "the model that sampled them"
+                f"{conversation.item_id}: token id {largest} of the trace is not in the vocabulary "
+                f"of {renderer.vocab_size}; traces need the tokenizer of the model that sampled them"
             )
-        else:
-            sequences = [sequence]
         encoded += [train_on_text(s) if train_on == "text" else s for s in sequences]
     return encoded
 

@@ -1,5 +1,6 @@
 """Selects the tasks of a run and of each step; the results depend only on the arguments."""
 
+import collections
 import dataclasses
 import functools
 import heapq
@@ -217,8 +218,22 @@ def select(
     return SELECTIONS[kind](environment, manifest, **options)
 
 
+def count_earlier(tasks: Sequence[Task]) -> list[int]:
+    """Returns for each place of a sequence how often its task occurs at earlier places."""
+    seen: collections.Counter[Task] = collections.Counter()
+    counts = []
+    for task in tasks:
+        counts.append(seen[task])
+        seen[task] += 1
+    return counts
+
+
 def group_label(environment: str, group: str, *, is_mixture: bool) -> str:
-    """Returns the name of a task group in reports; with several environments it includes theirs."""
+    """Returns the name of a task group in reports; with several environments it includes theirs.
+
+    Names of metrics contain it, so it has no slash and is not empty.
+    """
+    group = group.replace("/", "-") or environment
     return f"{environment} {group}" if is_mixture and group != environment else group
 
 

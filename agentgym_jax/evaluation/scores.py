@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from agentgym_jax.checks import limits
 from agentgym_jax.data.tasks import group_label
 from agentgym_jax.episodes.trajectory import Outcome, Trajectory
 from agentgym_jax.evaluation import statistics
@@ -19,8 +20,23 @@ from agentgym_jax.evaluation.statistics import ESTIMATORS, at_k
 from agentgym_jax.runs.atomic_files import write_atomic
 from agentgym_jax.telemetry.metrics import add_environment
 
-# required keys of every scores.json
-_REQUIRED = {"model", "decoding", "manifests", "overall", "environments", "groups", "episodes"}
+# keys that every scores.json has, and those of its settings and summaries
+_DOCUMENT = {
+    "model": Any,
+    "decoding": Mapping,
+    "manifests": Mapping[str, str],
+    "overall": Mapping,
+    "environments": Mapping[str, Mapping],
+    "groups": Mapping[str, Mapping],
+    "episodes": Sequence[Mapping],
+}
+_DECODING = {"mode": str, "max_turns": Mapping[str, int]}
+_SUMMARY = {
+    **dict.fromkeys(("tasks", "episodes", "invalid"), int),
+    **dict.fromkeys(("success", "score_mean", "turns_mean"), float | None),
+    "success_interval": tuple[float, float] | None,
+    "pass_at_k": Mapping[str, float],
+}
 _MEANS = {"success": "eval/success", "score_mean": "eval/score", "turns_mean": "eval/turns_mean"}
 
 
@@ -245,16 +261,32 @@ def read_scores(path: str | os.PathLike) -> tuple[dict[str, Any], list[EpisodeSc
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
-        missing = sorted(_REQUIRED - document.keys())
-        if missing:
-            raise KeyError(*missing)
+        _check("the file", document, _DOCUMENT)
+        _check("decoding", document["decoding"], _DECODING)
+        for part in ("environments", "groups"):
+            for name, summary in document[part].items():
+                _check(f"{part}.{name}", summary, _SUMMARY)
+        _check("overall", document["overall"], _SUMMARY)
+        fields = limits.annotations(EpisodeScore)
+        for i, record in enumerate(document["episodes"]):
+            _check(f"episodes[{i}]", record, fields)
         episodes = [
             EpisodeScore(**{**record, "outcome": Outcome(record["outcome"])})
             for record in document["episodes"]
         ]
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(
-            f"{path} is no scores.json of this program ({type(error).__name__}: {error}); give one "
-            "that `python -m agentgym_jax.evaluate` wrote"
+            f"{path} is no scores.json of this program ({error}); give one that "
+            "`python -m agentgym_jax.evaluate` wrote"
         ) from error
     return document, episodes
+
+
+def _check(place: str, record: Any, fields: Mapping[str, Any]) -> None:
+    """Raises ValueError, which names the place, unless a JSON object has valid fields."""
+    if not isinstance(record, Mapping):
+        raise ValueError(f"{place} is {limits.shorten(record)}, expected a JSON object")
+    for key, annotation in fields.items():
+        if key not in record:
+            raise ValueError(f"{place} lacks {key!r}")
+        limits.check_field(place, key, record[key], annotation)

@@ -15,7 +15,7 @@ from typing import Annotated, TypeVar
 
 from absl import logging
 
-from agentgym_jax.checks.limits import Range
+from agentgym_jax.checks.limits import PositiveSeconds, Range, Seconds
 from agentgym_jax.client.actions import ActionFormat
 from agentgym_jax.client.chat_endpoint import (
     CHAT,
@@ -108,9 +108,9 @@ class EndpointSettings:
     model: str
     key_variable: str
     workers: Annotated[int, Range(1)]
-    connect_timeout_s: Annotated[float, Range(above=0, unit="seconds")]
-    timeout_s: Annotated[float, Range(above=0, unit="seconds")]
-    patience_s: Annotated[float, Range(0, unit="seconds")]
+    connect_timeout_s: PositiveSeconds
+    timeout_s: PositiveSeconds
+    patience_s: Seconds
     send_seed: bool
     max_tokens_field: str
 

@@ -163,7 +163,8 @@ class AlgorithmSettings:
     @property
     def regularisation(self) -> dict[str, Any]:
         """Returns the terms that `make_update` adds to the loss of the row."""
-        return dict(entropy_coef=self.entropy_coef, kl_coef=self.kl_coef, kl_kind=self.kl_kind)
+        coefficients = dict(entropy_coef=self.entropy_coef, kl_coef=self.kl_coef)
+        return _floats(coefficients) | dict(kl_kind=self.kl_kind)
 
     def parse_critic(self) -> CriticSettings | None:
         """Checks the section `algorithm.critic`; returns None for kind `none`."""
@@ -178,8 +179,8 @@ class AlgorithmSettings:
     @property
     def token_loss(self) -> losses.Loss:
         """Returns the loss with its options, and with the mask of the section `correction`."""
-        loss = functools.partial(self.row.loss, **self.loss)
-        options = dict(self.correction)
+        loss = functools.partial(self.row.loss, **_floats(self.loss))
+        options = _floats(self.correction)
         mask = losses.MASKS.get(options.pop("kind", ""))
         return loss if mask is None else losses.mask_loss(loss, functools.partial(mask, **options))
 
@@ -190,12 +191,11 @@ class AlgorithmSettings:
         """
         name, one = "algorithm.correction", np.zeros(1)
         arrays = dict(learner_logprob=one, sampler_logprob=one, sequence=np.zeros(1, int))
-        if self.correction.get("kind") in losses.MASKS:
-            kind, options = kind_of(name, self.correction, losses.MASKS, tokens=_TOKENS)
-            _trace(losses.MASKS[kind], name, options, {"tokens": _TOKENS})
+        known = {**CORRECTIONS, **losses.MASKS}
+        kind, options = kind_of(name, self.correction, known, tokens=_TOKENS, **arrays)
+        if kind in losses.MASKS:
+            _trace(losses.MASKS[kind], name, _floats(options), {"tokens": _TOKENS})
             return CORRECTIONS["none"]
-        known = {**CORRECTIONS, **losses.MASKS}  # names in an error
-        kind, options = kind_of(name, self.correction, known, **arrays)
         call(CORRECTIONS[kind], name, options, **arrays)
         return functools.partial(CORRECTIONS[kind], **options)
 
@@ -222,11 +222,16 @@ def _check_functions(s: AlgorithmSettings) -> None:
         limit = _LIMITS.get(key)
         if limit is not None and limits.misfit(value, Annotated[float, limit]):
             raise ConfigError(f"config.algorithm.advantage.{key}={value!r}: expected {limit}")
-    _trace(s.row.loss, "algorithm.loss", s.loss, {"tokens": _TOKENS})
+    _trace(s.row.loss, "algorithm.loss", _floats(s.loss), {"tokens": _TOKENS})
     masks = dict(
         action_mask_BT=jax.ShapeDtypeStruct((1, 2), bool), valid_B=jax.ShapeDtypeStruct((1,), bool)
     )
     _trace(aggregation.token_weights, "algorithm.aggregation", s.aggregation, masks)
+
+
+def _floats(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Converts whole numbers, because those above 2**31 do not fit JAX's integers."""
+    return {key: float(value) if type(value) is int else value for key, value in options.items()}
 
 
 def _trace(

@@ -143,7 +143,10 @@ def restore_or_create(run: Run, parts: RLParts) -> tuple[LoopState, Params | Non
     settings, model = parts.settings, parts.model
     now = run.restore(parts.abstract_state())
     reference = None
-    if now is None or (settings.needs_reference and parts.teacher is None):
+    is_reference = settings.needs_reference and parts.teacher is None
+    if now is None or is_reference:
+        if is_reference and settings.sft is None:  # the run folder keeps those of a warm start
+            model.pin(run.folder)
         reference = model.initial_params()
         if settings.sft is not None:
             reference = warm_start(run, parts, settings.sft, reference)

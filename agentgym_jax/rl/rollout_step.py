@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from agentgym_jax.algorithms.mixture_horizon import TurnLimit
-from agentgym_jax.data.tasks import Task
+from agentgym_jax.data.tasks import Task, count_earlier
 from agentgym_jax.episodes.trajectory import Trajectory
 from agentgym_jax.jobs.run import Run, StopRequested
 from agentgym_jax.learner.controller_state import ControllerState
@@ -176,13 +176,14 @@ def draw_round(
         key=(run.seed, step, number),
     )
     limits = settings.horizon.limits(tasks, step, controllers.horizons, seed=run.seed)
-    # A task drawn again in a later round needs unused sample numbers, also for its replacement
-    # samples.
-    first = number * rollout.group_size * (1 + rollout.max_replacements)
+    # A task drawn again, in this round or in a later one, needs unused sample numbers, also for its
+    # replacement samples.
+    span = rollout.group_size * (1 + rollout.max_replacements)
+    rounds = rollout.max_rounds if settings.resamples else 1
     requests = [
         EpisodeRequest(
             task=task,
-            sample=first + sample,
+            sample=(number + earlier * rounds) * span + sample,
             seed=run.seed,
             step=step,
             limits=EpisodeLimits(
@@ -193,7 +194,7 @@ def draw_round(
             ),
             sampling=settings.sampling,
         )
-        for task, limit in zip(tasks, limits, strict=True)
+        for task, limit, earlier in zip(tasks, limits, count_earlier(tasks), strict=True)
         for sample in range(rollout.group_size)
     ]
     return DrawnRound(tasks, limits, requests, len(candidates))

@@ -194,10 +194,19 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
         self._is_provisional = False
 
     def withdraw(self) -> None:
-        """Undoes a start that failed before `begin`: removes a new run, restores the files of an old one."""
+        """Undoes a start that failed before `begin`: removes a new run, restores the files of an old one.
+
+        An error is only logged, because it would hide the one that made the start fail.
+        """
         if not self._is_provisional:
             return
         self._is_provisional = False
+        try:
+            self._undo_start()
+        except (OSError, RunFolderError) as error:
+            logging.warning("%s keeps files of the start that failed: %s", self.permanent, error)
+
+    def _undo_start(self) -> None:
         if self._before:
             for path, text in self._before.items():
                 write_atomic(path, text)

@@ -18,10 +18,10 @@ from agentgym_jax.config.agent import AgentSettings, check_training_samples, par
 from agentgym_jax.config.environment_sections import check_trained
 from agentgym_jax.config.sections import ConfigError, check, parse_section
 from agentgym_jax.config.settings import Count, CountOrNone, SftSettings, Turns
-from agentgym_jax.data.conversations import Conversation
+from agentgym_jax.data.conversations import Conversation, sampled_sequences
 from agentgym_jax.data.encoding import encode, train_on_text
 from agentgym_jax.data.pipeline import Batches
-from agentgym_jax.data.tasks import MixtureSchedule, Task
+from agentgym_jax.data.tasks import MixtureSchedule, Task, count_earlier
 from agentgym_jax.episodes.trajectory import Trajectory, to_record
 from agentgym_jax.jobs.environments import Environments, make_schedule
 from agentgym_jax.jobs.job import Parts, open_job
@@ -38,7 +38,6 @@ from agentgym_jax.supervised import sft, supervised_loop
 from agentgym_jax.supervised.imitation_data import load_conversations
 from agentgym_jax.supervised.supervised_loop import Metrics, SupervisedSettings
 from agentgym_jax.telemetry.metrics import add_environment
-from agentgym_jax.text.chat import EncodedConversation
 
 
 def _check_explore(
@@ -153,6 +152,7 @@ def train(run: Run, parts: AgentEvolParts) -> None:
     """Trains until `run.total_steps`; `supervised_loop.fit` lists the errors."""
     model, settings = parts.model, parts.settings.learning
     optimizer, sft_step = sft.make_sft_step(model, settings, parts.settings.logprob_chunk)
+    model.pin(run.folder)  # every fit starts from these weights
     data: Batches | None = None
     about: Metrics = {}
 
@@ -202,11 +202,9 @@ def _load_fit_data(
         )
         metrics |= _exploration_metrics(explored, [explored[i] for i, _ in kept])
         for i, weight in kept:
-            t = explored[i]
-            # the conversation has exactly the sampled tokens
-            sequence = EncodedConversation(t.tokens, t.action_mask, t.sources)
-            encoded.append(train_on_text(sequence) if train_on == "text" else sequence)
-            importance.append(weight)
+            sequences = sampled_sequences(explored[i])
+            encoded += [train_on_text(s) if train_on == "text" else s for s in sequences]
+            importance += [weight] * len(sequences)
     seed = int(np.random.SeedSequence([run.seed, fit]).generate_state(1)[0])
     data = sft.make_batches(encoded, settings.learning, seed, importance)
     return data, metrics
@@ -222,8 +220,9 @@ def _explore(
     """
     size, step = parts.settings.agentevol.tasks_per_file, number * parts.settings.learning.steps
     tasks, folder = _tasks_of_round(parts, number), run.folder
+    draws = list(zip(tasks, count_earlier(tasks), strict=True))
     starts = range(0, len(tasks), size)
-    files = {f"explore{n:05d}": tasks[start : start + size] for n, start in enumerate(starts)}
+    files = {f"explore{n:05d}": draws[start : start + size] for n, start in enumerate(starts)}
     missing = [kind for kind in files if not folder.trajectories_path(step, kind).exists()]
     if missing:
         if explorer is None:
@@ -251,13 +250,16 @@ def _tasks_of_round(parts: AgentEvolParts, number: int) -> list[Task]:
 
 
 def _collect(
-    run: Run, parts: AgentEvolParts, tasks: Sequence[Task], step: int, phase: str
+    run: Run, parts: AgentEvolParts, draws: Sequence[tuple[Task, int]], step: int, phase: str
 ) -> list[Trajectory]:
+    """Returns the episodes of tasks, given each with its number of earlier draws in the round."""
     settings, sampling = parts.settings.agentevol, parts.settings.sampling
+    # a task drawn again needs unused sample numbers, also for its replacement samples
+    span = settings.samples * (1 + parts.settings.agent.rollout.max_replacements)
     requests = [
         EpisodeRequest(
             task=task,
-            sample=sample,
+            sample=earlier * span + sample,
             seed=run.seed,
             step=step,
             limits=EpisodeLimits(
@@ -267,7 +269,7 @@ def _collect(
             ),
             sampling=sampling,
         )
-        for task in tasks
+        for task, earlier in draws
         for sample in range(settings.samples)
     ]
     episodes, _ = collect_shared(

@@ -125,7 +125,7 @@ def train(run: Run, parts: DpoParts) -> None:
     settings, model = parts.settings.learning, parts.model
     layout, chunk = model.layout, parts.settings.logprob_chunk
     optimizer = make_optimizer(**settings.optimizer, total_steps=settings.steps)
-    encoded = _encode_pairs(parts.data, model.renderer, settings)
+    encoded = encode_pairs(parts.data, model.renderer, settings)
     members = [
         Member(side.tokens, side.action_mask, logprobs)
         for side, logprobs in zip(encoded, _reference_logprobs(run, parts, encoded), strict=True)
@@ -164,7 +164,7 @@ def train(run: Run, parts: DpoParts) -> None:
     supervised_loop.fit(run, parts, optimizer, take_step)
 
 
-def _encode_pairs(
+def encode_pairs(
     preferences: Sequence[Preference], renderer: ChatRenderer, settings: DpoSettings
 ) -> list[EncodedConversation]:
     """Returns the pairs whose two conversations fit a row: chosen, rejected, chosen, ..."""
@@ -172,7 +172,14 @@ def _encode_pairs(
     too_long = equal = 0
     for preference in preferences:
         sides = (preference.chosen, preference.rejected)
-        chosen, rejected = encode(sides, renderer, {}, train_on="actions")
+        sequences = encode(sides, renderer, {}, train_on="actions")
+        if len(sequences) > len(sides):
+            raise ConfigError(
+                f"config.dpo: a conversation on {preference.chosen.item_id} is not one sequence of "
+                "tokens, because the chat template removes the thinking of earlier answers, or "
+                "because its trace has branches. Remove the thinking, or leave the conversation out"
+            )
+        chosen, rejected = sequences
         longest = max(len(chosen.tokens), len(rejected.tokens))
         if longest > settings.row_length:
             if settings.too_long == "error":

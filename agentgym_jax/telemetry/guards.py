@@ -149,11 +149,13 @@ def _act(options: GuardSettings, texts: Mapping[str, str]) -> list[Finding]:
 
 def _describe_start(history: History, metrics: Metrics) -> str:
     """Returns the faults of the first rollouts and their remedies; empty without a fault."""
-    groups = metrics.get("rollout/groups", 0.0)
-    informative = metrics.get("rollout/informative_groups", groups)
+    informative = metrics.get("rollout/informative_groups", 0.0)
+    # groups with one valid episode, such as all of size 1, cannot differ
+    groups = informative + metrics.get("rollout/zero_variance_groups", 0.0)
+    has_signal = informative or metrics.get("policy/advantage_std", 0.0)
     entropy = statistics.fmean(history.entropies)
     found = []
-    if not metrics.get("rollout/success", 1.0) and not informative:
+    if not metrics.get("rollout/success", 1.0) and not has_signal:
         found.append(
             "no episode has succeeded and no group of samples differs in reward, so nothing can "
             "be reinforced: easier tasks, a warm start or a reward for partial success are needed"

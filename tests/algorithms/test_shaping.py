@@ -28,6 +28,13 @@ def test_each_kind_of_penalty_measures_its_own_length(kind, expected):
         dict(kind="turns", limit=4, margin=0, penalty=1.0),
         dict(kind="turns", limit=4, margin=5, penalty=1.0),
         dict(kind="turns", limit=4, margin=2, penalty=-1.0),
+        dict(limit=4, margin=2, penalty=1.0),
+        dict(kind=["turns"], limit=4, margin=2, penalty=1.0),
+        *(
+            dict(kind="turns", limit=4, margin=2, penalty=1.0) | {key: value}
+            for key in ("limit", "margin", "penalty")
+            for value in (None, "4", (4,), True, float("nan"), float("inf"))
+        ),
     ],
 )
 def test_an_invalid_section_is_refused(section):

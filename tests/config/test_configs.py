@@ -7,6 +7,8 @@ import pathlib
 import subprocess
 import sys
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from agentgym_jax.config.config_files import resolve
@@ -15,6 +17,7 @@ from agentgym_jax.jobs import evaluation
 from agentgym_jax.rl import rl_config as rl
 from agentgym_jax.sweeps.configs import check_runs
 from agentgym_jax.training.job_kinds import JOBS
+from tests.builders import policy_tokens
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
 FILES = sorted(
@@ -109,9 +112,30 @@ def changed(path, value):
         ("algorithm.name", "grop", "config.algorithm.name='grop'"),
         ("algorithm.loss", {"clip": 0.2}, "config.algorithm.loss.clip"),
         ("algorithm.aggregation", {"mood": "token_mean"}, "config.algorithm.aggregation.mood"),
+        ("algorithm.aggregation", {"mode": "fixed_length", "length": 0}, "length=0, expected"),
+        ("algorithm.aggregation", {"mode": "fixed_length", "length": -9}, "length=-9, expected"),
+        (
+            "algorithm.correction",
+            {"kind": ["none"]},
+            "config.algorithm.correction.kind=['none'] is none",
+        ),
+        ("algorithm.loss.clip_low", 2**40, "needs 0 <= clip_low < 1"),
+        ("rollout.overlong", {}, "overlong.kind is None"),
+        (
+            "sft.demonstrations.expert",
+            3,
+            "config.sft.demonstrations.expert is 3, expected a section",
+        ),
+        ("environments.babyai", 3, "config.environments.babyai is 3, expected a section"),
         ("optimizer.name", "adam", "config.optimizer.name='adam': expected one of adamw, muon"),
         ("environments", {}, "config.environments is empty"),
         ("environments.babyai.train", {}, "has no train tasks"),
+        (
+            "client.step_timeout_s",
+            1e12,
+            "step_timeout_s=1000000000000.0: expected a number, above 0",
+        ),
+        ("environments", {"baby/ai": {}}, "the name 'baby/ai' is empty or has a slash"),
         ("environments.babyai.eval.kind", "all", "kind='all'"),
         ("sft", {}, "config.sft lacks steps"),
         ("sft.rows", 12, "micro_rows"),
@@ -125,6 +149,17 @@ def test_the_error_for_an_invalid_value_names_its_key(path, value, message):
     with pytest.raises(ConfigError) as error:
         rl.parse(changed(path, value))
     assert message in str(error.value)
+
+
+def test_whole_numbers_of_any_size_are_coefficients_of_a_loss():
+    config = changed("algorithm.loss.clip_high", 2**40)
+    config["algorithm"]["kl_coef"] = config["algorithm"]["entropy_coef"] = 2**40
+    found = rl.parse(config).algorithm
+    zero_BT = jnp.zeros((1, 2))
+    tokens = policy_tokens(zero_BT, zero_BT, zero_BT + 1.0, jnp.ones((1, 2), int))
+    assert jnp.all(jnp.isfinite(jax.jit(found.token_loss)(tokens).loss_BT))
+    weighted = jax.jit(lambda x: x * found.regularisation["kl_coef"])
+    assert weighted(1.0) == 2.0**40
 
 
 def test_one_error_names_all_values_that_contradict_each_other():

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from agentgym_envs.textcraft.tasks import content_manifest
 from agentgym_jax.data import tasks
-from agentgym_jax.data.tasks import MixtureSchedule, Task, TaskSchedule
+from agentgym_jax.data.tasks import MixtureSchedule, Task, TaskSchedule, group_label
+from agentgym_jax.telemetry.metrics import lookup
 from configs import quickstart
 
 
@@ -182,3 +183,11 @@ def test_group_labels_name_the_environment_only_in_a_mixture():
     assert tasks.group_label("textcraft", "depth 2", is_mixture=False) == "depth 2"
     assert tasks.group_label("textcraft", "depth 2", is_mixture=True) == "textcraft depth 2"
     assert tasks.group_label("textcraft", "textcraft", is_mixture=True) == "textcraft"
+
+
+@pytest.mark.parametrize("is_mixture", [False, True])
+@pytest.mark.parametrize("group", ["go to", "reasoning/logic", "/", "", "a\nb", "babyai"])
+def test_every_group_has_metrics(group, is_mixture):
+    label = group_label("babyai", group, is_mixture=is_mixture)
+    for name in ("rollout/success", "eval/score_greedy", "horizon/turns"):
+        assert lookup(f"{name}/{label}").description

@@ -238,6 +238,40 @@ def test_the_error_for_a_file_that_is_not_a_result_names_it(tmp_path, text):
         compare.load([path])
 
 
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        (("episodes", 0, "success"), "yes", "episodes[0]: success='yes': expected True or False"),
+        (("episodes", 1, "turns"), "2", "episodes[1]: turns='2': expected a whole number"),
+        (("episodes", 1, "score"), None, "episodes[1]: score=None: expected a number"),
+        (("episodes", 0, "outcome"), "won", "'won' is not a valid Outcome"),
+        (("episodes", 0), "x", "episodes=['x',"),
+        (("episodes",), {}, "episodes={}: expected a sequence"),
+        (("decoding",), "greedy", "decoding='greedy': expected a section"),
+        (("decoding", "mode"), None, "mode=None: expected a text"),
+        (("decoding", "max_turns"), 3, "max_turns=3: expected a section"),
+        (("overall", "pass_at_k"), [1.0], "pass_at_k=[1.0]: expected a section"),
+        (("overall", "success"), "0.5", "overall: success='0.5': expected a number or None"),
+        (("overall", "success_interval"), [0.5], "success_interval=[0.5]: expected a sequence"),
+        (("environments", "maze", "tasks"), 1.5, "environments.maze: tasks=1.5"),
+        (("groups",), [], "groups=[]: expected a section"),
+        (("manifests", "maze"), 7, "manifests={'maze': 7,"),
+    ],
+)
+def test_the_error_for_a_wrong_value_of_a_result_names_its_place(tmp_path, place, value, words):
+    write(tmp_path / "a", BAD)
+    path = tmp_path / "a/scores.json"
+    document = json.loads(path.read_text())
+    parent = document
+    for key in place[:-1]:
+        parent = parent[key]
+    parent[place[-1]] = value
+    path.write_text(json.dumps(document))
+    with pytest.raises(ValueError, match="is no scores.json of this program") as error:
+        compare.load([path])
+    assert words in str(error.value) and "\n" not in str(error.value)
+
+
 # Tests of the suite
 
 

@@ -278,7 +278,8 @@ def test_scores_json_contains_everything_and_round_trips(tmp_path):
         episode_score(2, False, outcome=Outcome.ENV_ERROR),
     ]
     path = tmp_path / "scores.json"
-    arguments = dict(model="tiny", decoding={"temperature": 0.0}, manifests={"textcraft": "ab12"})
+    decoding = {"mode": "greedy", "max_turns": {"textcraft": 5}, "temperature": 0.0}
+    arguments = dict(model="tiny", decoding=decoding, manifests={"textcraft": "ab12"})
     scores.write_scores(path, results, **arguments)
     document, episodes = scores.read_scores(path)
     assert sorted(episodes, key=str) == sorted(results, key=str)

@@ -119,6 +119,11 @@ def test_without_adaptive_controllers_the_state_does_not_change():
         (NONE, dict(kind="fixed"), "takes .'coef'., got"),
         (NONE, dict(kind="fixed", coef=0.0), "positive coef"),
         (NONE, ADAPTIVE | dict(target=0.0), "target > 0"),
+        (dict(kind={}), NONE, "baseline.kind is {}"),
+        (dict(kind="moving_average", decay="0.9"), NONE, "baseline.decay is '0.9'"),
+        (NONE, dict(kind="fixed", coef=True), "kl_reward.coef is True"),
+        (NONE, ADAPTIVE | dict(target=float("nan")), "kl_reward.target is nan"),
+        (NONE, ADAPTIVE | dict(rate=None), "kl_reward.rate is None"),
     ],
 )
 def test_an_invalid_section_is_refused(baseline, kl_reward, message):

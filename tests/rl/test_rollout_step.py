@@ -5,12 +5,21 @@ import dataclasses
 import types
 
 import numpy as np
+import pytest
 
-from agentgym_jax.algorithms.mixture_horizon import Place, TurnLimit
+from agentgym_jax.algorithms.horizon import fixed
+from agentgym_jax.algorithms.mixture_horizon import MixtureHorizon, Place, TurnLimit
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.learner.controller_state import ControllerState
+from agentgym_jax.learner.curriculum import AllTasks
 from agentgym_jax.rl.loop import make_records
 from agentgym_jax.rl.rl_metrics import resampling_metrics
-from agentgym_jax.rl.rollout_step import Groups, Rollout, order_informative_first
+from agentgym_jax.rl.rollout_step import (
+    Groups,
+    Rollout,
+    draw_round,
+    order_informative_first,
+)
 from agentgym_jax.rl.update_step import age_metrics
 from agentgym_jax.rollout.interface import CollectStatistics
 from agentgym_jax.telemetry.metrics import lookup
@@ -72,6 +81,36 @@ def test_a_record_has_its_episodes_advantages_and_says_if_it_was_discarded():
         assert r["advantages"] == [row] * len(r["tokens"])
         assert r["reference_logprobs"] == [-10 * row] * len(r["tokens"])
     assert not any("advantages" in r for r in (*found[:2], *found[6:]))
+
+
+def drawn(tasks, number, *, resamples):
+    """Returns the requests of round `number`, which draws `tasks` in this order."""
+    rollout = types.SimpleNamespace(
+        tasks_per_step=len(tasks), group_size=2, max_rounds=3, max_replacements=1, truncation="fail"
+    )
+    settings = types.SimpleNamespace(
+        rollout=types.SimpleNamespace(**vars(rollout), max_parse_errors=1),
+        controllers=types.SimpleNamespace(curriculum=AllTasks()),
+        horizon=MixtureHorizon({"babyai": fixed(1)}),
+        sampling=types.SimpleNamespace(max_tokens=8),
+        resamples=resamples,
+    )
+    schedule = types.SimpleNamespace(drawn=lambda *_: tasks)
+    parts = types.SimpleNamespace(settings=settings, train_schedule=schedule)
+    state = ControllerState({}, 0.0, {})
+    return draw_round(types.SimpleNamespace(seed=0), parts, state, 5, 0, number=number).requests
+
+
+@pytest.mark.parametrize("resamples", [False, True])
+def test_no_two_episodes_of_a_step_have_the_random_key_of_one_task(resamples):
+    tasks = [Task("babyai", i, "GoTo") for i in (3, 4, 3, 3)]
+    rounds = range(3 if resamples else 1)
+    requests = [r for n in rounds for r in drawn(tasks, n, resamples=resamples)]
+    # a replacement has the number of its episode plus the size of the group
+    keys = [(r.task.item_id, r.sample + extra) for r in requests for extra in (0, 2)]
+    assert len(set(keys)) == len(keys) == 2 * 2 * len(tasks) * len(rounds)
+    # the first draw of a task in a round has the numbers of a step without repetition
+    assert [r.sample for r in drawn(tasks[:2], 0, resamples=resamples)] == [0, 1, 0, 1]
 
 
 def test_resampling_metrics_match_hand_computed_values():

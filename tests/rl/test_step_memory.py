@@ -1,5 +1,7 @@
 """Arrays that a training step of RL keeps: weights of the reference, and the sampler's arrays."""
 
+import contextlib
+import functools
 import types
 
 import jax
@@ -7,8 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agentgym_jax.config.model import Model
+from agentgym_jax.config.sections import ConfigError
 from agentgym_jax.learner import update
 from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.sources import ModelSource
 from agentgym_jax.rl import loop
 from tests.builders import decoder_config, pack_sequences, token_sequences
 
@@ -31,13 +36,15 @@ def starting(policy, *, needs_reference):
             controllers=types.SimpleNamespace(initial_state=lambda: None),
         ),
         model=types.SimpleNamespace(
-            policy=policy, initial_params=lambda: policy.init(jax.random.key(0))
+            policy=policy,
+            initial_params=lambda: policy.init(jax.random.key(0)),
+            pin=lambda folder: None,
         ),
         teacher=None,
         abstract_state=lambda: None,
         create_state=lambda params: jax.tree.map(jnp.copy, params),
     )
-    return types.SimpleNamespace(restore=lambda abstract: None, seed=0), parts
+    return types.SimpleNamespace(restore=lambda abstract: None, seed=0, folder=None), parts
 
 
 def test_the_reference_has_the_scores_of_float32_weights_in_half_the_memory():
@@ -61,6 +68,24 @@ def test_a_float32_reference_is_not_copied():
 def test_without_a_divergence_no_reference_is_kept():
     _, reference = loop.restore_or_create(*starting(Policy(CONFIG), needs_reference=False))
     assert reference is None
+
+
+@pytest.mark.parametrize("needs_reference", [True, False])
+def test_a_changed_source_is_refused_if_the_reference_is_read_again(tmp_path, needs_reference):
+    weights = tmp_path / "model.safetensors"
+    (tmp_path / "model").mkdir()
+    run, parts = starting(Policy(CONFIG), needs_reference=needs_reference)
+    run.folder = types.SimpleNamespace(model=tmp_path / "model")
+    parts.model.source = ModelSource(str(tmp_path), "hf_dir", tmp_path, CONFIG)
+    parts.model.adapters = None
+    parts.model.pin = functools.partial(Model.pin, parts.model)
+    weights.write_bytes(b"first")
+    loop.restore_or_create(run, parts)
+    loop.restore_or_create(run, parts)
+    weights.write_bytes(b"other")
+    refused = pytest.raises(ConfigError, match="config.model.source: .*put the old weights back")
+    with refused if needs_reference else contextlib.nullcontext():
+        loop.restore_or_create(run, parts)
 
 
 @pytest.mark.parametrize(("max_off_policy_steps", "error"), [(0, Released), (1, AttributeError)])

@@ -2,6 +2,7 @@ import contextlib
 import errno
 import json
 import os
+import pathlib
 import signal
 import stat
 import subprocess
@@ -68,6 +69,28 @@ def test_a_resume_that_fails_before_it_begins_leaves_config_and_starts_as_they_w
     folder.begin()
     folder.withdraw()  # no effect after `begin`
     assert folder.config()["total_steps"] == 20 and len(folder.provenance()["starts"]) == 2
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_start_that_cannot_be_undone_shows_the_error_that_made_it_fail(
+    tmp_path, monkeypatch, caplog, is_new
+):
+    if not is_new:
+        folder, _ = start(tmp_path)
+        folder.begin()
+        folder.close()
+
+    def fail(*_, **__):
+        raise OSError(errno.ENOSPC, "the disk is full")
+
+    folder, _ = start(tmp_path)
+    with pytest.raises(ValueError, match="the first error"), contextlib.ExitStack() as stack:
+        stack.callback(folder.withdraw)
+        monkeypatch.setattr(os, "replace", fail)
+        monkeypatch.setattr(pathlib.Path, "unlink", fail)
+        raise ValueError("the first error")
+    assert "keeps files of the start that failed" in caplog.text
+    folder.close()
 
 
 def test_a_resume_with_other_versions_names_them(tmp_path, caplog):

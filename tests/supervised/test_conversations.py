@@ -4,21 +4,30 @@ import dataclasses
 import json
 import pathlib
 import signal
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 
 from agentgym_jax.config.sections import ConfigError, plain
 from agentgym_jax.data import demonstrations
-from agentgym_jax.data.conversations import read_conversations
+from agentgym_jax.data.conversations import Conversation, read_conversations, sampled_sequences
 from agentgym_jax.data.demonstrations import record, record_sets
-from agentgym_jax.data.tasks import Task
+from agentgym_jax.data.preferences import Preference
+from agentgym_jax.data.tasks import Task, count_earlier
+from agentgym_jax.episodes.trajectory import Outcome
+from agentgym_jax.rollout.interface import CollectStatistics
 from agentgym_jax.runs.run_folder import RunFolder
-from agentgym_jax.supervised import imitation_data
-from agentgym_jax.supervised.dpo import load_preferences, parse
+from agentgym_jax.supervised import agentevol, imitation_data
+from agentgym_jax.supervised.dpo import encode_pairs, load_preferences, parse
 from agentgym_jax.supervised.imitation_data import load_conversations
+from agentgym_jax.text.chat import ChatRenderer, Message
+from agentgym_jax.text.tokenizer import byte_tokenizer
 from configs.dpo import trajectories
 from tests import waiting
+from tests.builders import trajectory
+
+MESSAGES = (Message("user", "a door"), Message("assistant", "open", True))
 
 
 def settings(path, **changes):
@@ -175,3 +184,40 @@ def test_the_progress_of_a_recording_counts_finished_episodes_of_all(tmp_path, m
     assert {total for _, total in shown} == {4} and shown == sorted(shown)
     shown.clear()
     assert len(record_sets(sets, folder, show)) == 4 and not shown  # nothing is recorded again
+
+
+def test_a_conversation_of_several_sequences_is_no_side_of_a_pair(tmp_path):
+    plain_side, branches = (
+        Conversation("door_1", messages=MESSAGES, encoded=sampled_sequences(t))
+        for t in (trajectory("pa"), trajectory("papa", branch_starts=(2,)))
+    )
+    path = write(tmp_path / "a.jsonl", [("success", 1.0)])
+    with pytest.raises(ConfigError, match="on door_1 is not one sequence of tokens"):
+        encode_pairs(
+            [Preference(plain_side, branches)], ChatRenderer(byte_tokenizer()), settings(path)
+        )
+
+
+def test_a_task_explored_twice_in_a_round_has_different_samples():
+    found = []
+
+    def collect(requests, **_):
+        found.extend(requests)
+        return [SimpleNamespace(outcome=Outcome.FAILURE)], CollectStatistics(Counter())
+
+    rollout = SimpleNamespace(max_replacements=1, max_parse_errors=1)
+    parts = SimpleNamespace(
+        settings=SimpleNamespace(
+            agentevol=SimpleNamespace(samples=2, explore={"door": {"max_turns": 1}}),
+            sampling=SimpleNamespace(max_tokens=8),
+            agent=SimpleNamespace(rollout=rollout),
+        ),
+        agent=SimpleNamespace(collector=SimpleNamespace(collect=collect)),
+    )
+    run = SimpleNamespace(seed=0, progress=lambda phase: None, should_stop=lambda: False)
+    tasks = [Task("door", i, "doors") for i in (1, 2, 1)]
+    for draw in zip(tasks, count_earlier(tasks), strict=True):  # each task in a file of its own
+        agentevol._collect(run, parts, [draw], step=4, phase="")
+    # a replacement has the number of its episode plus the number of samples
+    keys = [(r.task.item_id, r.sample + extra) for r in found for extra in (0, 2)]
+    assert len(set(keys)) == len(keys) == 12

@@ -36,6 +36,12 @@ def episodes(*rewards, entropy=1.0):
     return [{"policy/trained_reward_mean": r, "rollout/sampled_entropy": entropy} for r in rewards]
 
 
+def groups(informative, compared=16):
+    counts = {"groups": 16, "informative_groups": informative}
+    counts["zero_variance_groups"] = compared - informative
+    return {f"rollout/{name}": float(count) for name, count in counts.items()}
+
+
 def updates(*norms):
     return [
         {"policy/grad_norm": n, "policy/grad_norm_max": n, "policy/nonfinite": 0.0} for n in norms
@@ -244,15 +250,20 @@ def test_every_guard_has_an_entry_in_the_metric_table():
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"rollout/success": 0.0, "rollout/informative_groups": 0.0}, "no episode has succeeded"),
-        ({"rollout/success": 0.9, "rollout/informative_groups": 3.0}, "3 of 16 groups"),
+        ({"rollout/success": 0.0, **groups(0)}, "no episode has succeeded"),
+        ({"rollout/success": 0.9, **groups(3)}, "3 of 16 groups"),
+        # groups of one episode cannot differ
+        ({"rollout/success": 0.0, **groups(0, compared=0)}, "no episode has succeeded"),
+        ({"rollout/success": 0.0, **groups(0, compared=0), "policy/advantage_std": 0.1}, ""),
+        ({"rollout/success": 0.9, **groups(0, compared=0), "policy/advantage_std": 0.1}, ""),
+        ({"rollout/success": 0.9, **groups(1, compared=2)}, ""),  # the other groups have failed
         ({"rollout/sampled_entropy": 0.05}, "entropy is 0.05"),
         ({"rollout/success": 0.0}, ""),  # groups differ by a penalty
     ],
 )
 def test_a_start_that_leaves_little_to_learn_from_is_reported_once(changes, expected):
     (step,) = episodes(0.0)
-    step |= {"rollout/groups": 16.0, "rollout/informative_groups": 9.0, "rollout/success": 0.4}
+    step |= {"rollout/success": 0.4, **groups(9)}
     texts = []
     history = History()
     for _ in range(4):

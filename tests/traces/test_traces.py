@@ -174,8 +174,24 @@ def test_exported_training_traces_are_read_by_the_learner_and_by_sft(tmp_path):
     )
     assert experience.counted_B.all()
     conversations = read_conversations(target, bad="fatal")
-    np.testing.assert_array_equal(conversations[0].encoded.tokens, group[0].tokens)
-    np.testing.assert_array_equal(conversations[0].encoded.action_mask, group[0].action_mask)
+    (encoded,) = conversations[0].encoded
+    np.testing.assert_array_equal(encoded.tokens, group[0].tokens)
+    np.testing.assert_array_equal(encoded.action_mask, group[0].action_mask)
+
+
+@pytest.mark.parametrize("train_on", ["actions", "text"])
+def test_each_branch_of_a_trace_is_a_sequence_of_sft(tmp_path, train_on):
+    old = branched()
+    path = tmp_path / "traces.jsonl"
+    path.write_text(json.dumps(to_training_trace(old)) + "\n")
+    conversations = read_conversations(path, bad="fatal")
+    found = encode(conversations, ChatRenderer(byte_tokenizer()), {}, train_on=train_on)
+    assert len(old.branches) == len(found) == 2
+    for branch, sequence in zip(old.branches, found, strict=True):
+        np.testing.assert_array_equal(sequence.tokens, old.tokens[branch])
+        trained = np.arange(len(sequence.tokens)) > 0
+        expected = old.action_mask[branch] if train_on == "actions" else trained
+        np.testing.assert_array_equal(sequence.action_mask, expected)
 
 
 def test_sft_trains_on_traces_without_reward_and_not_on_episodes_that_were_stopped(tmp_path):

@@ -84,7 +84,7 @@ def test_the_scores_of_a_run_have_intervals_and_groups(learning_run):
     run = load_run(learning_run)
     with pytest.raises(FileNotFoundError):
         _ = run.scores
-    decoding = {"mode": "sampled"}
+    decoding = {"mode": "sampled", "max_turns": {"babyai": 5}}
     episodes = [episode_score(item, item < 3, group=f"depth {item % 2}") for item in range(4)]
     kept = dict(model="m", manifests={})
     write_scores(learning_run / "scores.json", episodes, decoding=decoding, **kept)
@@ -94,7 +94,7 @@ def test_the_scores_of_a_run_have_intervals_and_groups(learning_run):
     assert run.scores.groups["depth 1"]["success"] == 0.5
     assert run.scores.frame()["tasks"].to_dict() == {"depth 0": 2, "depth 1": 2, "all": 4}
     assert repr(run.scores).startswith("Result(m: success 75.0 %")
-    greedy = dict(decoding={"mode": "greedy"}, **kept)
+    greedy = dict(decoding=decoding | {"mode": "greedy"}, **kept)
     write_scores(learning_run / "scores_greedy.json", episodes[:2], **greedy)
     assert run.scores.success == 0.75 and run.scores.greedy.success == 1.0
 
