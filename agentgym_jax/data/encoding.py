@@ -38,7 +38,7 @@ def encode(
         if not sequences:
             parts = renderer.split_conversation([*before, *conversation.messages])
             sequences = [renderer.encode_conversation(part) for part in parts]
-        largest = max(sequence.tokens.max(initial=0) for sequence in sequences)
+        largest = max((s.tokens.max(initial=0) for s in sequences), default=0)
         if largest >= renderer.vocab_size:
             raise ValueError(
                 f"{conversation.item_id}: token id {largest} of the trace is not in the vocabulary "
