@@ -1,18 +1,19 @@
-import json
-
 import pytest
 
 from agentgym_jax.episodes.trajectory import Outcome
+from agentgym_jax.evaluation.scores import write_scores
 from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.viewer.comparison import comparison_of
 from agentgym_jax.viewer.report import read_run
 from agentgym_jax.viewer.run_summary import page_of
+from tests.builders import episode_score
 
 LEVELS = {"kind": "residues", "modulus": 40, "groups": {"Unlock": 24, "Pickup": 25}}
 CONFIG = {
     "environments": {"babyai": {"eval": LEVELS}},
     "evaluation": {"samples": 1, "greedy": True},
 }
+DECODING = {"mode": "sampled", "max_turns": {"babyai": 5}}
 
 
 @pytest.fixture
@@ -127,11 +128,9 @@ def test_groups_that_the_config_does_not_define_are_those_of_the_scores(evaluate
     config = CONFIG | {"environments": {"babyai": {"eval": {"kind": "split"}}}}
     run = evaluated({0: (range(20), ())}, config)
     assert {row["group"] for row in run.rows[0]} == {"babyai"}
-    episode = dict(group="Doors", sample=0, success=True, score=1.0, turns=1, outcome="success")
-    document = dict.fromkeys(("model", "decoding", "manifests", "overall", "environments"), {})
-    document |= {"groups": {}, "episodes": [episode | {"item_id": run.rows[0][0]["item"]}]}
     folder = RunFolder(run.folder.path)
-    folder.scores_path.write_text(json.dumps(document))
+    episode = episode_score(run.rows[0][0]["item"], True, group="Doors")
+    write_scores(folder.scores_path, [episode], model="m", decoding=DECODING, manifests={})
     assert {row["group"] for row in read_run(folder.path).rows[0]} == {"babyai", "Doors"}
 
 
@@ -169,10 +168,9 @@ def test_two_runs_without_common_tasks_are_not_comparable(evaluated, make_run, m
 
 def test_runs_on_other_versions_of_the_tasks_are_not_comparable(evaluated):
     runs = [evaluated({0: (range(3), ())}, name=name) for name in "ab"]
-    document = dict.fromkeys(("model", "decoding", "overall", "environments", "groups"), {})
-    for run, manifest in zip(runs, ("1" * 64, "2" * 64), strict=True):
-        scores = document | {"manifests": {"babyai": manifest}, "episodes": []}
-        run.folder.scores_path.write_text(json.dumps(scores))
+    for run, digest in zip(runs, ("1" * 64, "2" * 64), strict=True):
+        about = dict(model="m", decoding=DECODING, manifests={"babyai": digest})
+        write_scores(run.folder.scores_path, [], **about)
     verdict = comparison_of(*runs)["comparison"]["verdict"]
     assert verdict["title"] == "Not comparable" and "the task manifest is 1111" in verdict["text"]
 
