@@ -1,4 +1,4 @@
-r"""A policy of 0.5 million weights learns TextCraft goals that imitation has not shown.
+r"""RL of a policy of 0.5 million weights on TextCraft goals (README.md of this folder).
 
 python -m agentgym_jax.train --config=experiments/2026-11-28_textcraft_rl/agents.py --workdir=runs/textcraft_start
 python -m agentgym_jax.train --config=experiments/2026-11-28_textcraft_rl/agents.py:start=runs/textcraft_start --workdir=runs/textcraft
@@ -16,7 +16,7 @@ BEFORE = HERE.parent / "2026-11-26_textcraft_warm_start"
 
 
 def goals(name):
-    """Returns the selection of the goals in a list of divide_again.py."""
+    """Returns the selection of the goals in a list of divide_training_goals.py."""
     return dict(kind="file", path=str(HERE / f"{name}.json"))
 
 

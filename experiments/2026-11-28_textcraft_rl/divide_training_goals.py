@@ -1,6 +1,6 @@
 """Divides the training goals of 2026-11-26 into those of imitation and those of RL.
 
-  PYTHONPATH=. python experiments/2026-11-28_textcraft_rl/divide_again.py
+  PYTHONPATH=. python experiments/2026-11-28_textcraft_rl/divide_training_goals.py
 
 Of each family of goals, every second one is imitated. The held-out goals are those of 2026-11-26.
 """
