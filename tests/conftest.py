@@ -59,6 +59,22 @@ def compiled_fast():
     jax.config.update("jax_disable_most_optimizations", before)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_configure():
+    """Drops the recursion errors of finalizers before pytest reports them.
+
+    A garbage collection can begin while a text is parsed that is nested too deeply. The finalizers,
+    and pytest's own report of their errors, then have no stack left.
+    """
+    report = sys.unraisablehook
+
+    def report_others(unraisable):
+        if unraisable.exc_type is not RecursionError:
+            report(unraisable)
+
+    sys.unraisablehook = report_others
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_collection():
     """Leaves out the garbage collector, which finds little in imports, and all objects from them."""
