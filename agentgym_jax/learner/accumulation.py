@@ -114,11 +114,13 @@ def update_or_skip(
     state: TrainState,
     apply: Callable[[Any], tuple[TrainState, jax.Array]],
     grad_limit: chex.Numeric = jnp.inf,
+    is_allowed: Callable[[Metrics], chex.Numeric] = lambda found: True,
 ) -> tuple[TrainState, Metrics]:
     """Applies the gradient of the first `used` micro-batches, or returns `state` unchanged.
 
     A step is skipped if its loss or gradient is not finite, if the norm of the gradient is above
-    `grad_limit`, or if the metric `weight` of `loss_fn` is 0. `apply` maps the gradient to the next
+    `grad_limit`, if the metric `weight` of `loss_fn` is 0, or if `is_allowed` is False for the
+    metrics of `loss_fn`. `apply` maps the gradient to the next
     state and the norm of the change. Other arguments are as in `accumulate_gradients`.
 
     Returns:
@@ -128,7 +130,7 @@ def update_or_skip(
     total, grads, found = accumulate_gradients(loss_fn, params, batch, used)
     grad_norm = optax.tree.norm(grads)
     is_finite = jnp.isfinite(total) & jnp.isfinite(grad_norm)
-    is_sound = is_finite & (grad_norm <= grad_limit) & (found["weight"] > 0)
+    is_sound = is_finite & (grad_norm <= grad_limit) & (found["weight"] > 0) & is_allowed(found)
     nothing = jnp.zeros((), jnp.float32)
     new_state, update_norm = jax.lax.cond(is_sound, lambda: apply(grads), lambda: (state, nothing))
     return new_state, found | {

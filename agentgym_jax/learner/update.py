@@ -28,6 +28,7 @@ Score = Compiled[[Params, TokenBatch], tuple[jax.Array, jax.Array]]
 # Metrics that are means over the trained tokens, and other metrics of a step.
 _MEANS = ("kl_k3", "approx_kl", "ratio_mean", "clip_fraction", "entropy")
 _STEP = ("loss", "surrogate_loss", "ratio_max", "grad_norm", "update_norm", "skipped", "nonfinite")
+_LARGEST = jnp.finfo(jnp.float32).max
 
 
 def put_batch(batch: TokenBatch, layout: Layout | None = None) -> TokenBatch:
@@ -120,13 +121,14 @@ def make_update(
     Minimises sum(weight * (token_loss + kl_coef * kl - entropy_coef * entropy)) over all
     micro-batches; their number M does not change the result. The state is donated.
 
-    The update has three optional arguments. `grad_limit` is the largest allowed norm of the gradient
-    before clipping. `position` is the number of updates planned in the run before this one; the
+    The update has four optional arguments. `grad_limit` is the largest allowed norm of the gradient
+    before clipping, and `gap_limit` the largest allowed mean difference between the log-probabilities
+    of the policy and the sampler, over the action tokens. `position` is the number of updates planned in the run before this one; the
     learning rate follows it, so that skipped updates do not stretch the schedule. `base` has the
     frozen weights of `adapters`.
 
     A step is skipped if its weights are all 0, if its loss or gradient is not finite, or if its
-    gradient is above the limit. It then changes nothing, not even the step counter.
+    gradient or difference is above the limit. It then changes nothing, not even the step counter.
 
     Args:
       policy: Functions of the network.
@@ -147,6 +149,8 @@ def make_update(
       `clip_fraction`, `entropy`. Metrics of the step: `loss` (the minimised sum), `surrogate_loss`
       (its part from token_loss), `ratio_max`, `grad_norm` (before clipping), `update_norm`,
       `param_norm` (before the update), `skipped`, `nonfinite`; for a critic also `value_means`.
+      Differences from the sampler: `logprob_gap_mean`, `logprob_gap_max`, the largest float32 if one
+      is not finite.
     """
     if kl_kind not in kl.ESTIMATORS:
         raise ValueError(f"kl_kind is {kl_kind!r}, expected one of {', '.join(kl.ESTIMATORS)}")
@@ -184,7 +188,7 @@ def make_update(
             sums |= critic_sums
         return total, (sums, maxima)
 
-    def update(state, batch, grad_limit=jnp.inf, position=None, base=None):
+    def update(state, batch, grad_limit=jnp.inf, position=None, base=None, gap_limit=jnp.inf):
         chex.assert_rank(batch.tokens, 3)
         trees = {"policy": state.params}
         if critic is not None:
@@ -202,12 +206,17 @@ def make_update(
                 new = dataclasses.replace(new, critic=new_critic)
             return new, update_norm
 
+        def is_close(found):
+            return jnp.isinf(gap_limit) | (_mean_gap(found) <= gap_limit)  # False for NaN
+
         new_state, found = accumulation.update_or_skip(
-            functools.partial(loss_fn, base), trees, batch, used, state, apply, grad_limit
+            functools.partial(loss_fn, base), trees, batch, used, state, apply, grad_limit, is_close
         )
         tokens = jnp.maximum(found["tokens"], 1.0)
         metrics = {k: found[k] / tokens for k in _MEANS} | {k: found[k] for k in _STEP}
         metrics["param_norm"] = optax.tree.norm(state.params)
+        gaps = {"logprob_gap_mean": _mean_gap(found), "logprob_gap_max": found["gap_max"]}
+        metrics |= {k: jnp.where(jnp.isfinite(v), v, _LARGEST) for k, v in gaps.items()}
         if critic is not None:
             metrics |= value_means(found)
         return new_state, metrics
@@ -219,6 +228,10 @@ def make_update(
     return accumulation.compile_update(update, shardings, layout)
 
 
+def _mean_gap(found: Metrics) -> jax.Array:
+    return found["gap"] / jnp.maximum(found["actions"], 1.0)
+
+
 def _token_sums(
     loss: TokenLoss,
     logprob_BT: jax.Array,
@@ -227,12 +240,19 @@ def _token_sums(
     weight_BT: jax.Array,
     trained_BT: jax.Array,
 ) -> tuple[Metrics, Metrics]:
-    """Returns sums over the trained tokens of one micro-batch, and the largest ratio."""
+    """Returns sums over the tokens of one micro-batch, and the largest ratio and difference.
+
+    The difference of sampler and learner is that of all action tokens, other metrics are those of
+    the trained tokens.
+    """
 
     def total(value_BT):
         return masked.masked_sum(jax.lax.stop_gradient(value_BT), trained_BT)
 
+    gap_BT = jax.lax.stop_gradient(jnp.abs(logprob_BT - batch.sampler_logprobs))
     sums = {
+        "gap": masked.masked_sum(gap_BT, batch.action_mask),
+        "actions": jnp.sum(batch.action_mask, dtype=jnp.float32),
         "weight": total(jnp.abs(weight_BT)),
         "tokens": jnp.sum(trained_BT, dtype=jnp.float32),
         "surrogate_loss": total(weight_BT * loss.loss_BT),
@@ -243,4 +263,4 @@ def _token_sums(
         "entropy": total(entropy_BT),
     }
     largest = masked.masked_max(jax.lax.stop_gradient(loss.ratio_BT), trained_BT)
-    return sums, {"ratio_max": largest}
+    return sums, {"ratio_max": largest, "gap_max": masked.masked_max(gap_BT, batch.action_mask)}

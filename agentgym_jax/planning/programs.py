@@ -223,14 +223,18 @@ def _trace_learner(settings: RLSettings, config: DecoderConfig, layout: Layout) 
     freed = () if settings.rollout.max_off_policy_steps else ("decode weights", "cache")
     micro_batches = M * settings.learner.mini_batches
     reference = state.params if adapters is not None else _cast_abstract(policy, state.params)
-    scored = {"score": lora.attach(adapters, base, state.params)}
+    scored = {}
+    if settings.algorithm.needs_scores:
+        scored["score"] = lora.attach(adapters, base, state.params)
     if settings.needs_reference:
         scored["score reference"] = lora.attach(adapters, base, reference)
     programs = []
     for name, params in scored.items():
         traced = score.trace(params, _abstract_batch((B, T), layout))
         programs.append(Program(name, traced, float(micro_batches), trips, freed))
-    traced = update.trace(state, _abstract_batch((M, B, T), layout), limit, base=base)
+    traced = update.trace(
+        state, _abstract_batch((M, B, T), layout), limit, base=base, gap_limit=limit
+    )
     programs.append(Program("update", traced, updates, trips, freed))
     residents = {
         "weights": count_bytes((state.params, base)),

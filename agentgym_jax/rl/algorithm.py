@@ -154,6 +154,11 @@ class AlgorithmSettings:
         return ALGORITHMS[self.name]
 
     @property
+    def needs_scores(self) -> bool:
+        """Returns True if an update needs the learner's log-probabilities before its first step."""
+        return self.old_logprobs_from == "learner" or self.row.needs_marks
+
+    @property
     def corrects_sampler(self) -> bool:
         """Returns True if the loss has the ratio to the policy that sampled, as ratio or factor."""
         if self.old_logprobs_from == "sampler":

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -39,6 +40,7 @@ from agentgym_jax.telemetry import guards
 from agentgym_jax.telemetry.guards import Finding
 from agentgym_jax.text.grammars import Grammars
 
+_GAPS = ("logprob_gap_mean", "logprob_gap_max")
 _NO_UPDATE = {"policy/updates": 0.0, "policy/skipped": 1.0}
 
 
@@ -74,26 +76,34 @@ def update_policy(
         run.console.note(f"step {step + 1}: no update, no episode has anything to train on")
         return now.state, metrics | _NO_UPDATE, found
     missing = reference if experience.reference_logprobs is None else None
-    batches, gaps = {}, []
-    for number, batch in packed.items():
-        seed = (run.seed, step, number)
-        batches[number], gap = score_batch(parts, now.state, missing, batch, seed)
-        gaps.append(gap)
-    gap, is_stale = np.concatenate(gaps), metrics["policy/off_policy_steps"] > 0
+    batches = {
+        number: score_batch(parts, now.state, missing, batch, (run.seed, step, number))
+        for number, batch in packed.items()
+    }
     metrics |= _batch_metrics(list(packed.values()))
-    metrics |= _gap_metrics("stale_gap" if is_stale else "logprob_gap", gap)
+    is_stale, max_gap = metrics["policy/off_policy_steps"] > 0, settings.learner.max_logprob_gap
     if is_stale:
-        metrics |= _gap_metrics("logprob_gap", _gap_of_stale_weights(parts, now, experience))
+        metrics |= _gap_of_stale_weights(parts, now, experience)
+        found += guards.check_scores(settings.guards, metrics, max_gap)
     metrics["time/score_s"] = time.perf_counter() - started
-    found += guards.check_scores(settings.guards, metrics, settings.learner.max_logprob_gap)
     if guards.withholds_update(found):
         return now.state, metrics | _NO_UPDATE, found
     position, total = policy_updates_before(settings, step), policy_updates(settings)
     rate = get_learning_rate(settings.optimizer, position, total_steps=total)
     started = time.perf_counter()
-    limit = guards.grad_norm_limit(settings.guards, now.history)
-    state, updated = _run_epochs(run, parts, now.state, batches, step, limit)
+    withholds = settings.guards.logprob_gap in ("skip", "stop") and not is_stale
+    limits = (
+        guards.grad_norm_limit(settings.guards, now.history),
+        max_gap if withholds else math.inf,
+    )
+    state, updated, gap = _run_epochs(run, parts, now.state, batches, step, limits)
     seconds = time.perf_counter() - started
+    name = "stale_gap" if is_stale else "logprob_gap"
+    metrics |= {f"policy/{key.replace('logprob_gap', name)}": x for key, x in gap.items()}
+    if not is_stale:
+        found += guards.check_scores(settings.guards, metrics, max_gap)
+        if guards.withholds_update(found):  # the first optimiser step has changed nothing
+            return state, metrics | _NO_UPDATE, found
     metrics |= updated
     metrics["time/update_s"] = seconds
     metrics["rate/train_tokens_per_s"] = metrics["batch/tokens"] * settings.learner.epochs / seconds
@@ -233,36 +243,39 @@ def score_batch(
     reference: Params | None,
     packed: TokenBatch,
     seed: Sequence[int] = (0,),
-) -> tuple[TokenBatch, np.ndarray]:
+) -> TokenBatch:
     """Returns micro-batches with the log-probabilities and marks that the loss needs.
 
-    Also returns the absolute difference of sampler and learner log-probabilities of every action
-    token. `reference` is None if no log-probabilities of the reference have to be computed. `seed`
+    `reference` is None if no log-probabilities of the reference have to be computed. `seed`
     determines the random choice of marked tokens.
     """
+    algorithm = parts.settings.algorithm
     batch = batching.micro_batches(packed, parts.settings.learner.micro_rows)
+    if not algorithm.needs_scores and reference is None:
+        return batch
     placed = put_micro_batches(batch, parts.model.layout)
-    if processes.count() > 1:  # those of the rows of all processes
-        found = np.stack(to_host([one.old_logprobs for one in placed]))
-        batch = batching.with_arrays(batch, old_logprobs=found)
+    if reference is not None:
+        scores = score_micro_batches(_score_reference(parts, reference), placed)
+        batch = batching.with_arrays(batch, reference_logprobs=scores)
+    if not algorithm.needs_scores:
+        return batch
     params = parts.model.attach(state.params)
     learner = score_micro_batches(lambda one: parts.score(params, one)[0], placed)
-    gap = np.abs(learner - batch.old_logprobs)[batch.action_mask]
-    if parts.settings.algorithm.row.needs_marks:
+    if algorithm.row.needs_marks:
         rng = np.random.default_rng(seed)
         batch = batching.with_arrays(
             batch, marked=_marked(parts.settings.marks, learner, batch, rng)
         )
-    if parts.settings.algorithm.old_logprobs_from == "learner":
+    if algorithm.old_logprobs_from == "learner":
+        sampler = batch.old_logprobs
+        if processes.count() > 1:  # those of the rows of all processes
+            sampler = np.stack(to_host([one.old_logprobs for one in placed]))
         sequence = np.where(batch.action_mask, batch.sequence_ids, -1)
-        factor = parts.settings.correction(learner, batch.old_logprobs, sequence)
+        factor = parts.settings.correction(learner, sampler, sequence)
         batch = batching.with_arrays(
             batch, old_logprobs=learner, advantages=factor * batch.advantages
         )
-    if reference is not None:
-        scores = score_micro_batches(_score_reference(parts, reference), placed)
-        batch = batching.with_arrays(batch, reference_logprobs=scores)
-    return batch, gap
+    return batch
 
 
 def _marked(
@@ -294,15 +307,7 @@ def _batch_metrics(batches: Sequence[TokenBatch]) -> Metrics:
     }
 
 
-def _gap_metrics(name: str, gap: np.ndarray) -> Metrics:
-    """Returns mean and maximum difference of sampler and learner log-probabilities.
-
-    With tokens of older weights the difference includes the updates since then (`stale_gap`).
-    """
-    return {f"policy/{name}_mean": float(gap.mean()), f"policy/{name}_max": float(gap.max())}
-
-
-def _gap_of_stale_weights(parts: RLParts, now: LoopState, experience: Experience) -> np.ndarray:
+def _gap_of_stale_weights(parts: RLParts, now: LoopState, experience: Experience) -> Metrics:
     """Returns the differences of sampler and learner under the weights that sampled the tokens.
 
     These are the newest tokens of a few episodes, as many as a micro-batch has rows.
@@ -319,7 +324,11 @@ def _gap_of_stale_weights(parts: RLParts, now: LoopState, experience: Experience
         np.abs(score - t.load().logprobs)[t.action_mask & (t.policy_versions == newest)]
         for score, t in zip(scores, trajectories, strict=True)
     ]
-    return np.concatenate(gaps)
+    gap = np.concatenate(gaps)
+    return {
+        "policy/logprob_gap_mean": float(gap.mean()),
+        "policy/logprob_gap_max": float(gap.max()),
+    }
 
 
 def _run_epochs(
@@ -328,35 +337,42 @@ def _run_epochs(
     state: TrainState,
     batches: Mapping[int, TokenBatch],
     step: int,
-    grad_limit: float,
-) -> tuple[TrainState, Metrics]:
+    limits: tuple[float, float],
+) -> tuple[TrainState, Metrics, Metrics]:
     """Takes `epochs` passes over the mini-batches, one optimiser step each; averages their metrics.
 
-    A mini-batch missing in `batches` still counts in the learning-rate schedules.
+    A mini-batch missing in `batches` still counts in the learning-rate schedules. `limits` are those
+    of the gradient norm and, for the first optimiser step, of the difference between sampler and
+    learner. If the first step exceeds the second limit, it is skipped and the others are not taken.
+
+    Returns:
+      The state, the metrics, and the differences between sampler and learner before the first step.
     """
     logged: list[Mapping[str, jax.Array]] = []
-    limit = put_scalar(np.float32(grad_limit), parts.model.layout)
+    grad_limit, gap_limit = limits
     rollout, learner = parts.settings.rollout, parts.settings.learner
     episodes = rollout.tasks_per_step * rollout.group_size // learner.mini_batches
     # With one episode per row; the branches of some episodes may need more.
     max_micro_batches = -(-episodes // learner.micro_rows)
     max_micro_batches = max([max_micro_batches, *(len(b.tokens) for b in batches.values())])
-    total = learner.epochs * len(batches)
-    run.begin("update", total)
-    for epoch in range(learner.epochs):
-        for number, batch in batches.items():
-            run.console.phase("update", len(logged), total)
-            padded = batching.pad_micro_batches(batch, max_micro_batches)
-            state, metrics = _optimiser_step(
-                parts,
-                state,
-                put_batch(padded, parts.model.layout),
-                limit,
-                step=step,
-                number=epoch * learner.mini_batches + number,
-            )
-            logged.append(metrics)
-    host = jax.device_get(logged)
+    numbers = [(epoch, number) for epoch in range(learner.epochs) for number in batches]
+    run.begin("update", len(numbers))
+    for epoch, number in numbers:
+        run.console.phase("update", len(logged), len(numbers))
+        padded = batching.pad_micro_batches(batches[number], max_micro_batches)
+        state, metrics = _optimiser_step(
+            parts,
+            state,
+            put_batch(padded, parts.model.layout),
+            (grad_limit, math.inf if logged else gap_limit),
+            step=step,
+            number=epoch * learner.mini_batches + number,
+        )
+        logged.append(metrics)
+        if len(logged) == 1 and _exceeds(metrics, gap_limit):
+            break
+    host = [dict(metrics) for metrics in jax.device_get(logged)]
+    gaps = [{k: float(m.pop(k)) for k in _GAPS if k in m} for m in host]
     means = {_metric_name(k): float(np.mean([m[k] for m in host])) for k in host[0]}
     if not parts.settings.needs_reference:
         means.pop("policy/kl_k3", None)  # without a reference this metric is meaningless
@@ -367,40 +383,55 @@ def _run_epochs(
         means["policy/ratio_max"] = float(max(m["ratio_max"] for m in host))
         means["policy/grad_norm_max"] = float(max(m["grad_norm"] for m in host))
     means["policy/updates"] = len(host) - means.get("policy/skipped", len(host))
-    return state, means
+    return state, means, gaps[0]
+
+
+def _exceeds(metrics: Mapping[str, jax.Array], gap_limit: float) -> bool:
+    """Returns True if an optimiser step was skipped for its difference from the sampler.
+
+    Without a limit the host does not wait for the step.
+    """
+    if math.isinf(gap_limit) or _GAPS[0] not in metrics:
+        return False
+    return bool(jax.device_get(metrics[_GAPS[0]]) > gap_limit)
 
 
 def _optimiser_step(
     parts: RLParts,
     state: TrainState,
     batch: TokenBatch,
-    grad_limit: jax.Array,
+    limits: tuple[float, float],
     *,
     step: int,
     number: int,
 ) -> tuple[TrainState, Mapping[str, jax.Array]]:
     """Takes optimiser step `number` of a training step, for the policy and a separate critic."""
     critic, settings, layout = parts.critic, parts.settings, parts.model.layout
+    grad_limit, gap_limit = (put_scalar(np.float32(limit), layout) for limit in limits)
     planned = np.int32(policy_updates_before(settings, step) + number)
     position = put_scalar(planned, layout)
     if critic is None or critic.update is None:
         with launch_lock:
-            return parts.update(state, batch, grad_limit, position, parts.model.base)
+            return parts.update(state, batch, grad_limit, position, parts.model.base, gap_limit)
     assert settings.critic is not None, "a critic has a section"
+    metrics: Mapping[str, jax.Array] = {}
+    if step >= settings.critic.warmup_steps:
+        with launch_lock:
+            updated, metrics = parts.update(
+                dataclasses.replace(state, critic=None),
+                batch,
+                grad_limit,
+                position,
+                parts.model.base,
+                gap_limit,
+            )
+        state = dataclasses.replace(updated, critic=state.critic)
+        if _exceeds(metrics, limits[1]):
+            return state, metrics
     critic_position = put_scalar(np.int32(updates_before(settings, step) + number), layout)
     with launch_lock:
         critic_state, value_metrics = critic.update(state.critic, batch, critic_position)
-    if step < settings.critic.warmup_steps:
-        return dataclasses.replace(state, critic=critic_state), value_metrics
-    with launch_lock:
-        state, metrics = parts.update(
-            dataclasses.replace(state, critic=None),
-            batch,
-            grad_limit,
-            position,
-            parts.model.base,
-        )
-    return dataclasses.replace(state, critic=critic_state), metrics | value_metrics
+    return dataclasses.replace(state, critic=critic_state), {**metrics, **value_metrics}
 
 
 def _metric_name(key: str) -> str:

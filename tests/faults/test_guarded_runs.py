@@ -29,15 +29,20 @@ def saved(workdir):
 
 
 @pytest.mark.slow
-def test_steps_skipped_by_a_guard_do_not_change_the_weights(url, tmp_path):
-    everything_is_sure = dict(entropy_collapse="skip", window=1, entropy_floor=1e9)
-    runs.train(config(url, logprob_gap="warn", **everything_is_sure), tmp_path / "run")
+@pytest.mark.parametrize(
+    ("guard", "options"),
+    [
+        ("entropy_collapse", dict(logprob_gap="warn", window=1, entropy_floor=1e9)),
+        ("logprob_gap", {}),
+    ],
+)
+def test_steps_skipped_by_a_guard_do_not_change_the_weights(guard, options, url, tmp_path):
+    runs.train(config(url, **{guard: "skip"}, **options), tmp_path / "run")
     lines = [line for line in runs.lines(tmp_path / "run") if line["step"]]
     assert [line["step"] for line in lines] == [1, 2]
     for line in lines:
         assert line["policy/updates"] == 0 and line["policy/skipped"] == 1
-        assert line["guards/entropy_collapse"] == line["guards/logprob_gap"] == 1
-        assert line["guards/tripped"] == 2
+        assert line[f"guards/{guard}"] == line["guards/tripped"] == 1
     weights = saved(tmp_path / "run")
     assert set(weights) == {1, 2}
     jax.tree.map(np.testing.assert_array_equal, weights[1], weights[2])

@@ -109,7 +109,7 @@ def test_values_off_the_mask_do_not_affect_the_update(learner):
     def dirty(values):
         return np.where(batch.action_mask, values, np.float32(np.nan))
 
-    names = ("weights", "advantages", "old_logprobs", "reference_logprobs")
+    names = ("weights", "advantages", "old_logprobs", "reference_logprobs", "sampler_logprobs")
     soiled = batch.replace(**{name: dirty(getattr(batch, name)) for name in names})
     found, soiled_metrics = gradient(learner, soiled)
     assert_equal(found, expected)
@@ -132,6 +132,37 @@ def test_an_unchanged_policy_has_ratio_one(learner):
     np.testing.assert_allclose(metrics["ratio_max"], 1.0, atol=1e-5)
     assert metrics["clip_fraction"] == 0
     assert abs(metrics["approx_kl"]) < 1e-9
+
+
+def test_a_step_whose_policy_differs_too_much_from_the_sampler_is_skipped(learner):
+    score = update.make_score(learner.policy, temperature=0.7, logprob_chunk=16)
+    batch = pack_sequences(token_sequences())
+    params = learner.state().params
+    scores = np.stack(
+        [
+            score(params, jax.tree.map(lambda x, m=m: x[m], batch))[0]
+            for m in range(len(batch.tokens))
+        ]
+    )
+    rng = np.random.default_rng(0)
+    gap = np.where(batch.action_mask, rng.uniform(-1, 1, scores.shape), 0).astype(np.float32)
+    batch = update.put_batch(batch.replace(sampler_logprobs=scores + gap))
+    mean, largest = np.abs(gap).sum() / (gap != 0).sum(), np.abs(gap).max()
+
+    def step(factor):
+        limit = update.put_scalar(np.float32(factor * mean))
+        before = on_host(learner.state())
+        after, metrics = learner.update(learner.state(), batch, gap_limit=limit)
+        np.testing.assert_allclose(metrics["logprob_gap_mean"], mean, rtol=1e-4)
+        np.testing.assert_allclose(metrics["logprob_gap_max"], largest, rtol=1e-4)
+        return metrics["skipped"], int(after.step - before.step)
+
+    assert step(0.99) == (1, 0)
+    assert step(1.01) == step(np.inf) == (0, 1)
+    broken = jax.tree.map(jnp.array, batch)
+    broken = broken.replace(sampler_logprobs=broken.sampler_logprobs * np.nan)
+    _, metrics = learner.update(learner.state(), broken, gap_limit=update.put_scalar(np.float32(9)))
+    assert metrics["skipped"] == 1 and metrics["logprob_gap_mean"] > 1e38
 
 
 def test_scores_are_zero_off_the_action_tokens(learner):

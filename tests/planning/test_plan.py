@@ -43,6 +43,9 @@ def here(memory=GIB):
 def settings(**rollout):
     config = plain(bandit.get_config("smoke"))
     config["rollout"] |= rollout
+    config["algorithm"] |= dict(
+        old_logprobs_from="learner", correction=dict(kind="truncated", cap=2.0)
+    )
     return parse(config)
 
 
@@ -132,6 +135,8 @@ def test_an_int8_cache_takes_a_quarter_of_float32_and_its_scales(plan):
     made = make_programs(parse(config), MESH, topology.devices, topology.host_devices)
     H = config["model"]["architecture"]["head_size"]
     assert made.residents["cache"] == plan.residents["cache"] * (H + 4) / (4 * H)
+    # the ratio to the sampler needs no scores before the update
+    assert {"score"} == {p.name for p in plan.programs} - {p.name for p in made.programs}
 
 
 def test_flops_of_an_update_are_three_times_those_of_a_score(plan):

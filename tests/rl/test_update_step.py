@@ -1,6 +1,7 @@
 """Scores of a batch before its first update, and the loss computed from them."""
 
 import functools
+import math
 import types
 
 import jax
@@ -66,7 +67,7 @@ def test_rounding_in_the_sampler_clips_no_episode_before_the_first_update(name):
     # Rounding alone already moves the log-ratio beyond the clip bounds (3e-4 and 4e-4).
     assert np.mean(np.abs(by_episode) > 4e-4) > 0.2
 
-    batch, _ = update_step.score_batch(parts, state, None, packed)
+    batch = update_step.score_batch(parts, state, None, packed)
     loss = functools.partial(settings.algorithm.row.loss, **settings.algorithm.loss)
     step = update.make_update(policy, built, loss, **settings.algorithm.regularisation, **numerics)
     metrics = jax.device_get(step(state, update.put_batch(batch))[1])
@@ -74,21 +75,31 @@ def test_rounding_in_the_sampler_clips_no_episode_before_the_first_update(name):
     assert metrics["ratio_mean"] == pytest.approx(1.0, abs=1e-5)
 
 
-def test_every_update_is_numbered_by_its_position_in_the_run():
-    """Checks three steps with an empty mini-batch each; the first step updates only the critic."""
+def _run_epochs(steps, limits=(1.0, math.inf), gap=0.0):
+    """Runs PPO's updates of some steps with one mini-batch; returns the calls of its updates.
+
+    The first step updates only the critic. `gap` is the difference between sampler and learner.
+    """
     config = quickstart.get_config("smoke")
     config.algorithm = common.ppo()
     config.algorithm.critic.warmup_steps = 1
     config.learner.epochs = 2
     settings = rl.parse(sections.plain(config))
-    positions: dict[str, list[int]] = {"policy": [], "critic": []}
+    calls: dict[str, list[int]] = {"policy": [], "critic": []}
 
-    def update_policy(state, batch, grad_limit, position, base):
-        positions["policy"].append(int(position))
-        return state, dict(skipped=0.0, nonfinite=0.0, ratio_max=1.0, grad_norm=1.0)
+    def update_policy(state, batch, grad_limit, position, base, gap_limit):
+        calls["policy"].append(int(position))
+        return state, dict(
+            skipped=float(gap > gap_limit),
+            nonfinite=0.0,
+            ratio_max=1.0,
+            grad_norm=1.0,
+            logprob_gap_mean=gap,
+            logprob_gap_max=gap,
+        )
 
     def update_critic(state, batch, position):
-        positions["critic"].append(int(position))
+        calls["critic"].append(int(position))
         return state, {}
 
     parts = types.SimpleNamespace(
@@ -105,6 +116,17 @@ def test_every_update_is_numbered_by_its_position_in_the_run():
     state = train_state.TrainState(0, {}, {}, train_state.TrainState(0, {}, {}))
     sequence = dict(tokens=np.arange(4), action_mask=np.arange(4) > 1)
     batch = batching.micro_batches(batching.pack([sequence], row_length=4, rows_multiple=1), 1)
-    for step in (0, 1, 2):
-        update_step._run_epochs(run, parts, state, {1: batch}, step, 1.0)
-    assert positions == {"critic": [1, 3, 5, 7, 9, 11], "policy": [1, 3, 5, 7]}
+    for step in steps:
+        update_step._run_epochs(run, parts, state, {1: batch}, step, limits)
+    return calls
+
+
+def test_every_update_is_numbered_by_its_position_in_the_run():
+    """Checks three steps with an empty mini-batch each."""
+    assert _run_epochs((0, 1, 2)) == {"critic": [1, 3, 5, 7, 9, 11], "policy": [1, 3, 5, 7]}
+
+
+def test_a_gap_above_the_limit_ends_the_updates_of_a_step():
+    assert _run_epochs((2,), (1.0, 0.1), gap=0.2) == {"critic": [], "policy": [5]}
+    assert _run_epochs((2,), (1.0, 0.2), gap=0.2) == {"critic": [9, 11], "policy": [5, 7]}
+    assert _run_epochs((2,), gap=0.2) == {"critic": [9, 11], "policy": [5, 7]}
