@@ -267,7 +267,7 @@ def score_batch(
             batch, marked=_marked(parts.settings.marks, learner, batch, rng)
         )
     if algorithm.old_logprobs_from == "learner":
-        sampler = batch.old_logprobs
+        sampler = np.asarray(batch.old_logprobs)
         if processes.count() > 1:  # those of the rows of all processes
             sampler = np.stack(to_host([one.old_logprobs for one in placed]))
         sequence = np.where(batch.action_mask, batch.sequence_ids, -1)
