@@ -11,19 +11,18 @@ from agentgym_jax.configs.rl import bandit
 HERE = pathlib.Path(__file__).parent
 SHORT, MIDDLE, LONG = 6, 10, 14  # turn limits; evaluations use the longest
 HORIZONS = ("short", "long", "growing", "adaptive")
-# A match of this pattern becomes one token: phrases that always occur whole, then a word with the
-# space before it.
-WORDS = "|".join(
-    [
-        "Action:",
-        r"You also see:\n\tA door to the",
-        "This room is called the",
-        "In it, you see:",
-        r"\(that is (?:closed|open)\)\n?",
-        r"\n\t(?:a substance called|an?|A door to the|the)?",
-        r" ?[A-Za-z]+:?| ?[0-9]+|\n|[.,_\[\]()]",
-    ]
+# A match of a pattern becomes one token: phrases that always occur whole, then a word with the space
+# before it.
+PHRASES = (
+    "Action:",
+    r"You also see:\n\tA door to the",
+    "This room is called the",
+    "In it, you see:",
+    r"\(that is (?:closed|open)\)\n?",
+    r"\n\t(?:a substance called|an?|A door to the|the)?",
 )
+PLAIN = r" ?[A-Za-z]+:?| ?[0-9]+|\n|[.,_\[\]()]"
+WORDS = "|".join([*PHRASES, PLAIN])
 
 
 def tasks(name):
