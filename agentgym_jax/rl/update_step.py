@@ -81,7 +81,8 @@ def update_policy(
         for number, batch in packed.items()
     }
     metrics |= _batch_metrics(list(packed.values()))
-    is_stale, max_gap = metrics["policy/off_policy_steps"] > 0, settings.learner.max_logprob_gap
+    is_stale = metrics["policy/off_policy_steps"] > 0
+    max_gap = float(np.float32(settings.learner.max_logprob_gap))  # as the update compares it
     if is_stale:
         metrics |= _gap_of_stale_weights(parts, now, experience)
         found += guards.check_scores(settings.guards, metrics, max_gap)

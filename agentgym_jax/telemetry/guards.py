@@ -182,7 +182,7 @@ def check_scores(options: GuardSettings, metrics: Metrics, max_gap: float) -> li
     text = (
         "the sampler's and the learner's log-probabilities of the same tokens differ by "
         f"{metrics[name]:.5f} nats on average (largest {metrics['policy/logprob_gap_max']:.5f}), "
-        f"more than learner.max_logprob_gap={max_gap}. Sampling and training do not see the same "
+        f"more than learner.max_logprob_gap={max_gap:g}. Sampling and training do not see the same "
         "policy: check dtypes and temperature, or raise the limit"
     )
     return [Finding("logprob_gap", options.logprob_gap, text)]
