@@ -39,15 +39,6 @@ def get_config(arg=None):
     c.evaluation.update(every=15, samples=2, greedy=True)
     c.checkpoint.every = 5
     c.sft.steps = 900
-    with c.unlocked():
-        c.sft.demonstrations = {
-            f"{name}_{kind}": shown
-            for name, agents in (
-                ("babyai", rooms.demonstrations("babyai")),
-                ("sciworld", sciworld.demonstrations()),
-            )
-            for kind, shown in agents.items()
-        }
     if opt.start:
         bandit.start_from(c, opt.start)
     return c
