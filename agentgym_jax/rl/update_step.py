@@ -1,11 +1,9 @@
-"""Update of a training step: scores under the current policy, then optimiser steps."""
+"""Update of a training step: packs its mini-batches and takes optimiser steps under guards."""
 
 import dataclasses
-import functools
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
@@ -15,19 +13,11 @@ from agentgym_jax.episodes.batch import TokenBatch
 from agentgym_jax.episodes.trajectory import Trajectory
 from agentgym_jax.jobs.after_step import Metrics
 from agentgym_jax.jobs.run import LoopState, Run
-from agentgym_jax.jobs.scoring import put_micro_batches, score_micro_batches, score_sequences
-from agentgym_jax.learner.experience import (
-    Experience,
-    has_grammars,
-    mini_batch_rows,
-    pack_experience,
-)
+from agentgym_jax.learner.experience import Experience, mini_batch_rows, pack_experience
 from agentgym_jax.learner.optimizer import get_learning_rate
 from agentgym_jax.learner.train_state import TrainState
-from agentgym_jax.learner.turn_masks import turn_masks
 from agentgym_jax.learner.update import own_rows, put_batch, put_scalar
-from agentgym_jax.mesh import processes
-from agentgym_jax.mesh.sharding import Layout, launch_lock, to_host
+from agentgym_jax.mesh.sharding import Layout, launch_lock
 from agentgym_jax.models.policy import Params
 from agentgym_jax.rl.build import RLParts
 from agentgym_jax.rl.rl_config import (
@@ -36,6 +26,7 @@ from agentgym_jax.rl.rl_config import (
     policy_updates_before,
     updates_before,
 )
+from agentgym_jax.rl.scores import gap_of_stale_weights, score_batch
 from agentgym_jax.telemetry import guards
 from agentgym_jax.telemetry.guards import Finding
 from agentgym_jax.text.grammars import Grammars
@@ -84,7 +75,7 @@ def update_policy(
     is_stale = metrics["policy/off_policy_steps"] > 0
     max_gap = float(np.float32(settings.learner.max_logprob_gap))  # as the update compares it
     if is_stale:
-        metrics |= _gap_of_stale_weights(parts, now, experience)
+        metrics |= gap_of_stale_weights(parts, now, experience)
         found += guards.check_scores(settings.guards, metrics, max_gap)
     metrics["time/score_s"] = time.perf_counter() - started
     if guards.withholds_update(found):
@@ -137,70 +128,6 @@ def age_metrics(trajectories: Sequence[Trajectory], step: int) -> Metrics:
     }
 
 
-def reference_logprobs(
-    parts: RLParts, reference: Params, trajectories: Sequence[Trajectory]
-) -> list[np.ndarray]:
-    """Returns the reference's log-probabilities, one array per episode; 0 except on actions."""
-    return _score_episodes(parts, _score_reference(parts, reference), trajectories)
-
-
-def _score_reference(parts: RLParts, reference: Params) -> Callable[[TokenBatch], jax.Array]:
-    """Returns the function that computes the reference's log-probabilities."""
-    if parts.teacher is not None:
-        score = parts.teacher.score
-        return lambda batch: score(reference, batch)[0]
-    params = parts.model.attach(reference)
-    return lambda batch: parts.score(params, batch)[0]
-
-
-def critic_values(
-    parts: RLParts, state: TrainState, trajectories: Sequence[Trajectory]
-) -> list[np.ndarray] | None:
-    """Returns the critic's value after every token by episode; None without a critic."""
-    if parts.critic is None or state.critic is None:
-        return None
-    score, params = parts.critic.score, state.critic.params
-    policy_params = parts.model.attach(state.params)
-    return _score_episodes(parts, lambda batch: score(policy_params, params, batch), trajectories)
-
-
-def _score_episodes(
-    parts: RLParts, score: Callable[[TokenBatch], jax.Array], trajectories: Sequence[Trajectory]
-) -> list[np.ndarray]:
-    settings = parts.settings.learner
-    # An episode without turns needs no scores, and its prompt may not fit a row.
-    branches = [t.branches if t.turns else [slice(0, 1)] for t in trajectories]
-    sequences: list[dict[str, Any]] = [
-        {
-            "action_mask": t.action_mask[branch],
-            "load": functools.partial(_tokens, t, branch, parts.model.grammars),
-        }
-        for t, found in zip(trajectories, branches, strict=True)
-        for branch in found
-    ]
-    scores = iter(
-        score_sequences(
-            score,
-            sequences,
-            row_length=batching.tightest_row_length(
-                [len(sequence["action_mask"]) for sequence in sequences],
-                settings.row_length,
-                settings.micro_rows,
-                settings.num_row_lengths,
-            ),
-            micro_rows=settings.micro_rows,
-            layout=parts.model.layout,
-            is_divided=not has_grammars(trajectories),
-        )
-    )
-    return [np.concatenate([next(scores) for _ in found]) for found in branches]
-
-
-def _tokens(t: Trajectory, branch: slice, grammars: Grammars | None) -> dict[str, np.ndarray]:
-    whole = t.load()
-    return {"tokens": whole.tokens[branch]} | turn_masks(whole, branch, grammars)
-
-
 def _pack_mini_batches(
     settings: RLSettings,
     experience: Experience,
@@ -238,66 +165,6 @@ def _pack_mini_batches(
     return packed
 
 
-def score_batch(
-    parts: RLParts,
-    state: TrainState,
-    reference: Params | None,
-    packed: TokenBatch,
-    seed: Sequence[int] = (0,),
-) -> TokenBatch:
-    """Returns micro-batches with the log-probabilities and marks that the loss needs.
-
-    `reference` is None if no log-probabilities of the reference have to be computed. `seed`
-    determines the random choice of marked tokens.
-    """
-    algorithm = parts.settings.algorithm
-    batch = batching.micro_batches(packed, parts.settings.learner.micro_rows)
-    if not algorithm.needs_scores and reference is None:
-        return batch
-    placed = put_micro_batches(batch, parts.model.layout)
-    if reference is not None:
-        scores = score_micro_batches(_score_reference(parts, reference), placed)
-        batch = batching.with_arrays(batch, reference_logprobs=scores)
-    if not algorithm.needs_scores:
-        return batch
-    params = parts.model.attach(state.params)
-    learner = score_micro_batches(lambda one: parts.score(params, one)[0], placed)
-    if algorithm.row.needs_marks:
-        rng = np.random.default_rng(seed)
-        batch = batching.with_arrays(
-            batch, marked=_marked(parts.settings.marks, learner, batch, rng)
-        )
-    if algorithm.old_logprobs_from == "learner":
-        sampler = np.asarray(batch.old_logprobs)
-        if processes.count() > 1:  # those of the rows of all processes
-            sampler = np.stack(to_host([one.old_logprobs for one in placed]))
-        sequence = np.where(batch.action_mask, batch.sequence_ids, -1)
-        factor = parts.settings.correction(learner, sampler, sequence)
-        batch = batching.with_arrays(
-            batch, old_logprobs=learner, advantages=factor * batch.advantages
-        )
-    return batch
-
-
-def _marked(
-    marks: Callable[..., np.ndarray],
-    logprobs: np.ndarray,
-    batch: TokenBatch,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Returns the marked tokens of a mini-batch; packing does not change which tokens these are."""
-    places = np.flatnonzero(batch.action_mask)
-    sequences, positions = (
-        np.asarray(x).reshape(-1)[places] for x in (batch.sequence_ids, batch.positions)
-    )
-    places = places[np.lexsort((positions, sequences))]
-    marked = np.zeros(batch.action_mask.size, bool)
-    marked[places] = marks(
-        logprobs.reshape(-1)[places], np.asarray(batch.advantages).reshape(-1)[places], rng
-    )
-    return marked.reshape(batch.action_mask.shape)
-
-
 def _batch_metrics(batches: Sequence[TokenBatch]) -> Metrics:
     return {
         "batch/rows": float(sum(len(batch.tokens) for batch in batches)),
@@ -305,30 +172,6 @@ def _batch_metrics(batches: Sequence[TokenBatch]) -> Metrics:
         "batch/tokens": float(sum(np.sum(batch.segment_ids > 0) for batch in batches)),
         "batch/action_tokens": float(sum(batch.action_mask.sum() for batch in batches)),
         "batch/padding_share": batching.padding_share(batches[-1]),
-    }
-
-
-def _gap_of_stale_weights(parts: RLParts, now: LoopState, experience: Experience) -> Metrics:
-    """Returns the differences of sampler and learner under the weights that sampled the tokens.
-
-    These are the newest tokens of a few episodes, as many as a micro-batch has rows.
-    """
-    trajectories = [t for t in experience.trajectories if t.action_mask.any()]
-    newest = max(int(t.policy_versions[t.action_mask].max()) for t in trajectories)
-    trajectories = [t for t in trajectories if newest in t.policy_versions[t.action_mask]]
-    trajectories = trajectories[: parts.settings.learner.micro_rows]
-    params = {update.version: update.weights for update in now.behaviour}[newest]
-    if parts.model.adapters is not None:
-        params = parts.model.attach(params)
-    scores = _score_episodes(parts, lambda batch: parts.score(params, batch)[0], trajectories)
-    gaps = [
-        np.abs(score - t.load().logprobs)[t.action_mask & (t.policy_versions == newest)]
-        for score, t in zip(scores, trajectories, strict=True)
-    ]
-    gap = np.concatenate(gaps)
-    return {
-        "policy/logprob_gap_mean": float(gap.mean()),
-        "policy/logprob_gap_max": float(gap.max()),
     }
 
 
