@@ -29,14 +29,14 @@ def get_config(arg=None):
     """
     opt = common.parse(arg, file="runs/demonstrations.jsonl", start="")
     c = textcraft.get_config(f"file={opt.file}")
-    c.total_steps = 60
+    c.total_steps = 40
     c.tokenizer.pretokenizer_pattern = WORDS
     c.tokenizer.vocab_size = 2048
     c.environments = {name: common.environment(**tasks) for name, tasks in ENVIRONMENTS.items()}
     c.sampler.rows = 128
     c.rollout.tasks_per_step = 36
     c.optimizer.learning_rate = 5e-4
-    c.evaluation.update(every=15, samples=2, greedy=True)
+    c.evaluation.update(every=10, samples=2, greedy=True)
     c.checkpoint.every = 5
     c.sft.steps = 900
     if opt.start:
