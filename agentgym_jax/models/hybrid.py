@@ -228,34 +228,35 @@ def create_cache(
 
 
 class CachedMixers:
-    """Functions that mix new tokens of one group with those in the cache, and write the cache.
+    """Functions that mix new tokens of one layer or group with those in the cache, and write it.
 
-    A row may have only one line, because its lines would all start from the same memory.
+    In a hybrid, a row may have only one line: its lines would all start from the same memory.
     """
 
     def __init__(
         self,
         backend: DecodeBackend,
-        config: HybridConfig,
-        cache: HybridCache,
+        config: HybridConfig | None,
+        cache: Cache,
         group: jax.Array | int,
         row_n: jax.Array,
         positions_nT: jax.Array,
-        *,
         is_in_order: bool,
     ):
-        """Starts from `cache`; the attribute `cache` has the new one after the group is applied.
+        """Starts from `cache`; the attribute `cache` has the new one after the layers are applied.
 
-        Arguments are those of `DecodeBackend.update_cache`.
+        `config` is None for a decoder that is no hybrid. The other arguments are those of
+        `DecodeBackend.update_cache`.
         """
         self.cache = cache
         self._backend, self._config, self._group = backend, config, group
         self._row_n, self._positions_nT, self._is_in_order = row_n, positions_nT, is_in_order
 
     def attend(self, q_nTNH: jax.Array, k_nTKH: jax.Array, v_nTKH: jax.Array) -> jax.Array:
-        """Computes the full attention of the group."""
+        """Computes the full attention."""
+        hybrid = self.cache if isinstance(self.cache, HybridCache) else None
         out_nTNH, kv = self._backend.update_cache(
-            self.cache.kv,
+            self.cache if hybrid is None else hybrid.kv,
             self._group,
             q_nTNH,
             k_nTKH,
@@ -264,7 +265,7 @@ class CachedMixers:
             self._positions_nT,
             is_in_order=self._is_in_order,
         )
-        self.cache = dataclasses.replace(self.cache, kv=kv)
+        self.cache = kv if hybrid is None else dataclasses.replace(hybrid, kv=kv)
         return out_nTNH
 
     def mix(
@@ -276,6 +277,7 @@ class CachedMixers:
         beta_nTN: jax.Array,
     ) -> jax.Array:
         """Mixes the tokens of delta net `index` of the group."""
+        assert self._config is not None and isinstance(self.cache, HybridCache)
         layer = self._group * (self._config.interval - 1) + index
         cache, row_n, positions_nT = self.cache, self._row_n, self._positions_nT
         is_token_nT = positions_nT < cache.length

@@ -18,7 +18,6 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from agentgym_jax.mesh.sharding import Layout
 from agentgym_jax.models.einsum import KERNEL_SPECS, einsum, einsum_frozen
-from agentgym_jax.models.layer_scan import WithGradientSum
 
 Params = dict[str, Any]  # nested dicts of arrays
 
@@ -209,13 +208,6 @@ def _thin_backward(spec, saved, d_y):
 
 
 _thin_product.defvjp(_thin_forward, _thin_backward)
-
-
-def split_sum(adapters: Any) -> tuple[Any, Any]:
-    """Returns adapters, and the sum of their gradients or None."""
-    if isinstance(adapters, WithGradientSum):
-        return adapters.weights, adapters.total
-    return adapters, None
 
 
 @functools.cache

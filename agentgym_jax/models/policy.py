@@ -194,12 +194,14 @@ class Policy:
             remat_policy = REMAT_POLICIES[self.remat]
             layer = jax.checkpoint(layer, policy=remat_policy, prevent_cse=False)
         cast = functools.partial(cast_kernels, jnp.dtype(self.dtype))
-        frozen, total = None, getattr(layers, "total", None)
+        frozen: Any = None
+        trained: Any = layers
         if isinstance(layers, AdaptedLayers):
-            frozen = stacked
-            stacked, total = lora.split_sum(layers.adapters)
+            frozen, trained = stacked, layers.adapters
+            stacked = getattr(trained, "weights", trained)
         elif isinstance(layers, Int8Layers):
             frozen, stacked = stacked, layers.scales
+        total = getattr(trained, "total", None)  # of a `WithGradientSum`
         x_BTD = scan_layers(cast, layer, x_BTD, stacked, (rope, segment_ids_BT), total, frozen)
         return self._normalise(decoder, x_BTD)
 
@@ -230,34 +232,10 @@ class Policy:
         def step(carry, number_and_weights):
             x_nTD, cache = carry
             layer, weights = number_and_weights
-            if self.config.hybrid is not None:
-                mixers = CachedMixers(
-                    backend,
-                    self.config.hybrid,
-                    cache,
-                    layer,
-                    row_n,
-                    positions_nT,
-                    is_in_order=is_in_order,
-                )
-                x_nTD = nnx.merge(graph, weights)(x_nTD, rope, mixers, multiply)
-                return (x_nTD, mixers.cache), None
-            caches = []
-
-            def attend(q_nTNH, k_nTKH, v_nTKH):
-                out_nTNH, cache_with_new = backend.update_cache(
-                    cache,
-                    layer,
-                    q_nTNH,
-                    k_nTKH,
-                    v_nTKH,
-                    row_n,
-                    positions_nT,
-                    is_in_order=is_in_order,
-                )
-                caches.append(cache_with_new)
-                return out_nTNH
-
+            mixers = CachedMixers(
+                backend, self.config.hybrid, cache, layer, row_n, positions_nT, is_in_order
+            )
+            attend = mixers.attend if self.config.hybrid is None else mixers
             product = multiply
             if isinstance(weights, AdaptedLayers):
                 product = lora.make_product(weights.adapters, weights.scale, multiply)
@@ -266,7 +244,7 @@ class Policy:
                 product = int8.make_product(weights.scales, multiply)
                 weights = weights.base
             x_nTD = nnx.merge(graph, weights)(x_nTD, rope, attend, product)
-            return (x_nTD, caches[0]), None
+            return (x_nTD, mixers.cache), None
 
         x_nTD, cache = backend.apply_layers(step, (x_nTD, cache), params["layers"])
         return self._normalise(decoder, x_nTD), cache

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from agentgym_envs.base.protocol import LARGEST_NUMBER, is_solved
+from agentgym_jax.episodes.token_lists import TokenLists, token_fields
 from agentgym_jax.episodes.trajectory import Outcome, TokenSource, Trajectory, Turn, from_record
 from agentgym_jax.traces.common import (
     FACTS,
@@ -170,34 +171,28 @@ def _from_facts(turns: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) ->
 _RUNS = ("sources", "policy_versions")
 
 
-@dataclasses.dataclass
-class _Branch:
+@dataclasses.dataclass(eq=False)
+class _Branch(TokenLists):
     """Episode under construction from a trace without facts."""
 
-    tokens: list[int] = dataclasses.field(default_factory=list)
-    sources: list[int] = dataclasses.field(default_factory=list)
-    logprobs: list[float] = dataclasses.field(default_factory=list)
     turns: list[Turn] = dataclasses.field(default_factory=list)
     messages: list[dict[str, str]] = dataclasses.field(default_factory=list)
     has_reward: bool = False
 
     def continues(self, prompt: Sequence[int]) -> bool:
         """Returns True if a prompt starts with the tokens of this branch."""
-        return list(prompt[: len(self.tokens)]) == self.tokens
+        return list(prompt[: len(self)]) == self.tokens
 
     def add(self, turn: Mapping[str, Any]) -> None:
         """Appends the new tokens of a prompt, and its completion."""
         source = TokenSource.OBSERVATION if self.tokens else TokenSource.PROMPT
         prompt, completion = turn["prompt_token_ids"], turn["completion_token_ids"]
-        new = prompt[len(self.tokens) :]
-        self.tokens += new
-        self.sources += [source] * len(new)
-        self.logprobs += [0.0] * len(new)
+        self.extend(prompt[len(self) :], source)
         message = _response(turn)
         reward = turn.get("metadata", {}).get("reward")
         is_known = _is_number(reward)
         self.has_reward |= is_known
-        start, mask = len(self.tokens), turn["loss_mask"][len(prompt) :]
+        start, mask = len(self), turn["loss_mask"][len(prompt) :]
         # A turn holds contiguous tokens, so each trained part of a completion is a turn.
         for is_trained, part in itertools.groupby(enumerate(mask), key=lambda pair: pair[1]):
             places = [i for i, _ in part]
@@ -219,6 +214,7 @@ class _Branch:
         self.sources += [TokenSource.ACTION if m else TokenSource.OBSERVATION for m in mask]
         values = zip(turn["per_token_logps"], mask, strict=True)
         self.logprobs += [value if m else 0.0 for value, m in values]
+        self.policy_versions += [0 if m else -1 for m in mask]
         asked = turn.get("request", {}).get("messages", [])
         asked = [m for m in asked if isinstance(m, Mapping)] if isinstance(asked, list) else []
         self.messages = [
@@ -250,7 +246,7 @@ def _from_branches(turns: Sequence[Mapping[str, Any]], place: str) -> list[Traje
         if not fitting:
             fitting = [_Branch()]
             branches += fitting
-        max(fitting, key=lambda branch: len(branch.tokens)).add(turn)
+        max(fitting, key=len).add(turn)
     file, _, rest = place.rpartition(", ")
     name = pathlib.Path(file or rest).stem
     number = "".join(c for c in rest if c.isdigit()) if file else "0"
@@ -268,12 +264,7 @@ def _finish(branch: _Branch, item_id: str, sample: int) -> Trajectory:
         outcome=outcome if branch.has_reward else Outcome.ABORTED,
         score=reward,
         success=success,
-        tokens=np.array(branch.tokens, np.int32),
-        sources=np.array(branch.sources, np.int8),
-        logprobs=np.array(branch.logprobs, np.float32),
-        policy_versions=np.where(np.array(branch.sources) == TokenSource.ACTION, 0, -1).astype(
-            np.int32
-        ),
+        **token_fields([branch]),
         turns=tuple(branch.turns),
         messages=tuple(branch.messages),
         error="" if branch.has_reward else NO_REWARD,

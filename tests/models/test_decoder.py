@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 
 import chex
 import jax
@@ -11,6 +12,13 @@ from agentgym_jax.models.decode_backend import DecodeBackend
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
 from tests.builders import decoder_config, decoder_families
+from tests.models.decoder_parts import (
+    assert_packed_rows_equal_separate_rows,
+    equations,
+    fill,
+    random_params,
+    random_tokens,
+)
 
 SMALL = decoder_config(num_layers=3)
 FAMILIES = decoder_families(
@@ -21,7 +29,6 @@ ROWS, LENGTH, SLOTS = 4, 24, 160
 # Tolerance for float32 sums in another order; hidden states are of order 1.
 TOLERANCE = dict(rtol=2e-5, atol=2e-5)
 
-_init = jax.jit(lambda policy, key: policy.init(key), static_argnums=0)
 _hidden = jax.jit(lambda policy, *inputs: policy.hidden(*inputs), static_argnums=0)
 _hidden_cached = jax.jit(lambda policy, *inputs: policy.hidden_cached(*inputs), static_argnums=0)
 _logits = jax.jit(lambda policy, *inputs: policy.logits(*inputs), static_argnums=0)
@@ -32,33 +39,15 @@ def policy(request):
     return Policy(FAMILIES[request.param])
 
 
-def _random_params(policy):
-    """Returns random weights.
-
-    Biases and scales are also random and so large that every part of the network affects the
-    result.
-    """
-    leaves, tree = jax.tree.flatten(_init(policy, jax.random.key(0)))
-    keys = jax.random.split(jax.random.key(1), len(leaves))
-    noise = [0.2 * jax.random.normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)]
-    return jax.tree.unflatten(tree, [x + n for x, n in zip(leaves, noise, strict=True)])
-
-
-def _tokens(rows=ROWS, length=LENGTH, seed=2):
-    tokens = jax.random.randint(jax.random.key(seed), (rows, length), 0, 101)
-    return tokens, jnp.tile(jnp.arange(length), (rows, 1))
+def _tokens(rows=ROWS, seed=2):
+    return random_tokens(rows, LENGTH, seed)
 
 
 def _fill(policy, params, tokens, positions, pieces, slots=SLOTS):
     """Returns the hidden states of tokens that are prefilled in pieces, and the filled cache."""
     cache = KVCache.create(policy.config, tokens.shape[0], slots, policy.dtype)
-    hidden, start = [], 0
-    for n in pieces:
-        span = (slice(None), slice(start, start + n))
-        part, cache = _hidden_cached(policy, params, tokens[span], positions[span], cache)
-        hidden.append(part)
-        start += n
-    return jnp.concatenate(hidden, axis=1), cache
+    hidden_cached = functools.partial(_hidden_cached, policy, params)
+    return fill(hidden_cached, tokens, positions, pieces, cache)
 
 
 def test_the_parameter_tree_has_the_documented_names_and_shapes():
@@ -101,7 +90,7 @@ def test_the_parameter_tree_has_the_documented_names_and_shapes():
 
 @pytest.mark.slow
 def test_initial_weights_have_the_stated_scale(policy):
-    params = _init(policy, jax.random.key(0))
+    params = jax.jit(policy.init)(jax.random.key(0))
     assert {x.dtype for x in jax.tree.leaves(params)} == {jnp.dtype("float32")}
     layers = params["layers"]
     assert np.std(params["embed"]["embedding"]) == pytest.approx(0.02, rel=0.1)
@@ -111,7 +100,7 @@ def test_initial_weights_have_the_stated_scale(policy):
 
 
 def test_cached_decoding_equals_teacher_forcing(policy):
-    params = _random_params(policy)
+    params = random_params(policy)
     tokens, positions = _tokens()
     forced = _hidden(policy, params, tokens, positions, jnp.ones_like(tokens))
     decoded, _ = _fill(policy, params, tokens, positions, [1] * LENGTH)
@@ -126,7 +115,7 @@ def test_cached_decoding_equals_teacher_forcing(policy):
 
 @pytest.mark.slow
 def test_a_prefill_in_pieces_equals_one_prefill(policy):
-    params = _random_params(policy)
+    params = random_params(policy)
     tokens, positions = _tokens()
     whole, _ = _fill(policy, params, tokens, positions, [LENGTH])
     pieces, _ = _fill(policy, params, tokens, positions, [7, 1, 10, 6])
@@ -134,27 +123,14 @@ def test_a_prefill_in_pieces_equals_one_prefill(policy):
 
 
 def test_packed_rows_equal_separate_rows(policy):
-    params = _random_params(policy)
+    params = random_params(policy)
     tokens, positions = _tokens()
-    lengths = (9, 6, 5)
-    alone = _hidden(policy, params, tokens, positions, jnp.ones_like(tokens))
-    pad = LENGTH - sum(lengths)
-    packed_tokens = jnp.concatenate([tokens[i, :n] for i, n in enumerate(lengths)])
-    rows = (
-        jnp.pad(packed_tokens, (0, pad), constant_values=55),
-        jnp.pad(jnp.concatenate([jnp.arange(n) for n in lengths]), (0, pad)),
-        jnp.pad(jnp.repeat(jnp.array([1, 2, 3]), jnp.array(lengths)), (0, pad)),
-    )
-    # as many rows as in the other tests, which share the compiled program
-    packed = _hidden(policy, params, *(jnp.tile(row, (ROWS, 1)) for row in rows))[0]
-    start = 0
-    for i, n in enumerate(lengths):
-        np.testing.assert_allclose(packed[start : start + n], alone[i, :n], **TOLERANCE)
-        start += n
+    hidden = functools.partial(_hidden, policy, params)
+    assert_packed_rows_equal_separate_rows(hidden, tokens, positions, (9, 6, 5), **TOLERANCE)
 
 
 def test_a_token_does_not_affect_earlier_positions(policy):
-    params = _random_params(policy)
+    params = random_params(policy)
     tokens, positions = _tokens()
     before = _hidden(policy, params, tokens, positions, jnp.ones_like(tokens))
     after = _hidden(policy, params, tokens.at[:, 11].add(1), positions, jnp.ones_like(tokens))
@@ -166,7 +142,7 @@ def test_a_token_does_not_affect_earlier_positions(policy):
 @pytest.mark.parametrize("row", [1, 3])
 def test_a_row_decodes_to_the_same_bits_among_any_other_rows(policy, row):
     """Checks neighbour rows that are far longer, absent (padding) or have other tokens."""
-    params = _random_params(policy)
+    params = random_params(policy)
     own, _ = _tokens(rows=1)
 
     def decode(place, neighbours, neighbour_start):
@@ -189,7 +165,7 @@ def test_a_row_decodes_to_the_same_bits_among_any_other_rows(policy, row):
 
 
 def test_padding_tokens_write_nothing_and_are_finite(policy):
-    params = _random_params(policy)
+    params = random_params(policy)
     tokens, positions = _tokens()
     positions = jnp.where(jnp.arange(ROWS)[:, None] == 1, SLOTS, positions)
     hidden, cache = _fill(policy, params, tokens, positions, [1] * LENGTH)
@@ -201,7 +177,7 @@ def test_padding_tokens_write_nothing_and_are_finite(policy):
 @pytest.mark.slow
 def test_remat_does_not_change_gradients():
     policy = Policy(SMALL)
-    params = _random_params(policy)
+    params = random_params(policy)
     tokens, positions = _tokens()
 
     def gradient(policy):
@@ -219,7 +195,7 @@ def test_remat_does_not_change_gradients():
 
 @pytest.mark.parametrize("path", ["hidden", "hidden_cached"])
 def test_the_traced_program_does_not_grow_with_depth(path):
-    def equations(layers):
+    def count_equations(layers):
         policy = Policy(dataclasses.replace(SMALL, num_layers=layers))
         tokens, positions = _tokens()
         last = (
@@ -229,20 +205,9 @@ def test_the_traced_program_does_not_grow_with_depth(path):
         )
         method = getattr(policy, path)
         jaxpr = jax.make_jaxpr(method)(policy.abstract_params(), tokens, positions, last)
-        return sum(1 for _ in _walk(jaxpr.jaxpr))
+        return sum(1 for _ in equations(jaxpr.jaxpr))
 
-    assert equations(4) == equations(24) > 50
-
-
-def _walk(jaxpr):
-    for equation in jaxpr.eqns:
-        yield equation
-        for value in jax.tree.leaves(
-            list(equation.params.values()), is_leaf=lambda v: hasattr(v, "eqns")
-        ):
-            inner = getattr(value, "jaxpr", value)
-            if hasattr(inner, "eqns"):
-                yield from _walk(inner)
+    assert count_equations(4) == count_equations(24) > 50
 
 
 def test_the_cache_is_updated_in_place():
@@ -259,7 +224,7 @@ def test_the_cache_is_updated_in_place():
 
 @pytest.mark.slow
 def test_bfloat16_compute_stays_close_and_gives_float32_logits(policy):
-    params = _random_params(policy)
+    params = random_params(policy)
     tokens, positions = _tokens()
     low = dataclasses.replace(policy, dtype="bfloat16")
     hidden = _hidden(low, params, tokens, positions, jnp.ones_like(tokens))
@@ -287,7 +252,7 @@ def test_the_error_for_a_misspelled_setting_lists_the_valid_ones(wrong):
 def test_split_layers_decode_like_stacked_layers_and_can_be_stacked_again():
     """Checks all types of parameters: biases, norms of q and k, and a separate output head."""
     policy = Policy(dataclasses.replace(SMALL, qk_norm=True, tie_embeddings=False))
-    params = _random_params(policy)
+    params = random_params(policy)
     backend = DecodeBackend(is_split=True)
     split = backend.prepare_params(params)
     expected, of_stacked = _fill(policy, params, *_tokens(), [LENGTH - 1, 1])

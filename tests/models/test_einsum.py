@@ -1,10 +1,10 @@
 import jax
-import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from agentgym_jax.models.einsum import KERNEL_SPECS, einsum
+from tests.models.decoder_parts import equations
 
 SIZES = dict(b=2, t=5, d=24, n=3, h=8, f=40, v=50)
 SPECS = [*sorted(set(KERNEL_SPECS.values())), "btd,vd->btv"]
@@ -49,17 +49,10 @@ def test_gradients_of_bfloat16_products_use_no_float32_operands():
         traced = jax.make_jaxpr(
             lambda *operands: _gradients(product, spec, operands, d_y, jnp.float32)
         )(*operands)
-        dots = [eqn for eqn in _equations(traced.jaxpr) if eqn.primitive.name == "dot_general"]
+        dots = [eqn for eqn in equations(traced.jaxpr) if eqn.primitive.name == "dot_general"]
         assert len(dots) == 3
         return {variable.aval.dtype for eqn in dots for variable in eqn.invars}
 
     assert types(einsum) == {jnp.dtype("bfloat16")}
     # When this assertion fails, jnp.einsum can replace our `einsum`.
     assert jnp.dtype("float32") in types(jnp.einsum)
-
-
-def _equations(jaxpr):
-    for eqn in jaxpr.eqns:
-        yield eqn
-        for inner in jax.extend.core.jaxprs_in_params(eqn.params):
-            yield from _equations(inner)

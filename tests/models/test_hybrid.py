@@ -21,6 +21,12 @@ from agentgym_jax.models.kv_cache import copy_rows
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import load_hf, save_hf
 from tests.builders import hybrid_config
+from tests.models.decoder_parts import (
+    assert_packed_rows_equal_separate_rows,
+    fill,
+    random_params,
+    random_tokens,
+)
 
 # Outputs of delta nets that are close to 0 are normalised; a large constant keeps this from multiplying
 # rounding errors.
@@ -36,16 +42,11 @@ _hidden_cached = jax.jit(POLICY.hidden_cached)
 
 @pytest.fixture(scope="module")
 def params():
-    """Random weights so large that every part of the network affects the result."""
-    leaves, tree = jax.tree.flatten(jax.jit(POLICY.init)(jax.random.key(0)))
-    keys = jax.random.split(jax.random.key(1), len(leaves))
-    noise = [0.2 * jax.random.normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)]
-    return jax.tree.unflatten(tree, [x + n for x, n in zip(leaves, noise, strict=True)])
+    return random_params(POLICY)
 
 
 def _tokens(rows=ROWS, seed=2):
-    tokens = jax.random.randint(jax.random.key(seed), (rows, LENGTH), 0, CONFIG.vocab_size)
-    return tokens, jnp.tile(jnp.arange(LENGTH), (rows, 1))
+    return random_tokens(rows, LENGTH, seed)
 
 
 def _empty_cache(rows=ROWS):
@@ -55,13 +56,8 @@ def _empty_cache(rows=ROWS):
 def _fill(params, tokens, positions, pieces, cache=None):
     """Returns the hidden states of tokens that are prefilled in pieces, and the filled cache."""
     cache = _empty_cache(len(tokens)) if cache is None else cache
-    hidden, start = [], 0
-    for n in pieces:
-        span = (slice(None), slice(start, start + n))
-        part, cache = _hidden_cached(params, tokens[span], positions[span], cache)
-        hidden.append(part)
-        start += n
-    return jnp.concatenate(hidden, axis=1), cache
+    hidden_cached = functools.partial(_hidden_cached, params)
+    return fill(hidden_cached, tokens, positions, pieces, cache)
 
 
 def test_the_parameter_tree_has_the_documented_names_and_shapes():
@@ -119,21 +115,8 @@ def test_cached_tokens_equal_teacher_forcing(params, pieces):
 def test_packed_rows_equal_separate_rows(params):
     tokens, positions = _tokens()
     lengths = (9, 6, 2)  # the convolution sees more tokens than the last segment has
-    alone = _hidden(params, tokens, positions, jnp.ones_like(tokens))
-    pad = LENGTH - sum(lengths)
-    packed_tokens = jnp.concatenate([tokens[i, :n] for i, n in enumerate(lengths)])
-    packed = _hidden(
-        params,
-        jnp.tile(jnp.pad(packed_tokens, (0, pad), constant_values=55)[None], (ROWS, 1)),
-        jnp.tile(jnp.pad(jnp.concatenate([jnp.arange(n) for n in lengths]), (0, pad)), (ROWS, 1)),
-        jnp.tile(
-            jnp.pad(jnp.repeat(jnp.array([1, 2, 3]), jnp.array(lengths)), (0, pad)), (ROWS, 1)
-        ),
-    )[0]
-    start = 0
-    for i, n in enumerate(lengths):
-        np.testing.assert_allclose(packed[start : start + n], alone[i, :n], **TOLERANCE)
-        start += n
+    hidden = functools.partial(_hidden, params)
+    assert_packed_rows_equal_separate_rows(hidden, tokens, positions, lengths, **TOLERANCE)
 
 
 def test_a_row_that_begins_again_forgets_its_earlier_tokens(params):

@@ -1,7 +1,8 @@
 import dataclasses
+import functools
 
+import chex
 import jax
-import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from agentgym_jax.episodes.batch import TokenMasks
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
 from tests.builders import decoder_config
+from tests.models.decoder_parts import equations
 
 TIED = decoder_config(vocab_size=257, hidden_size=16, intermediate_size=24, head_size=4)
 CONFIGS = {"tied": TIED, "untied": dataclasses.replace(TIED, tie_embeddings=False)}
@@ -31,6 +33,24 @@ def _direct(policy, params, hidden, tokens, temperature):
     chosen = jnp.take_along_axis(logprobs[:, :-1], tokens[:, 1:, None], axis=-1)[..., 0]
     entropy = -jnp.sum(jnp.exp(logprobs) * logprobs, axis=-1)[:, :-1]
     return jnp.pad(chosen, ((0, 0), (1, 0))), jnp.pad(entropy, ((0, 0), (1, 0)))
+
+
+def _assert_values_and_gradients_equal(ours, direct, params, hidden):
+    """Compares log-probabilities, entropies and the gradients of a weighted sum of both."""
+    weight = 1.0 + jnp.arange(B * T, dtype=jnp.float32).reshape(B, T) / (B * T)
+
+    def loss(f, *x):
+        logprobs, entropies = f(*x)
+        return jnp.sum(weight * (logprobs - entropies))
+
+    def values_and_gradients(f):
+        gradients = jax.grad(functools.partial(loss, f), argnums=(0, 1))
+        return jax.jit(f)(params, hidden), jax.jit(gradients)(params, hidden)
+
+    (values, gradients), (wanted, wanted_gradients) = map(values_and_gradients, (ours, direct))
+    chex.assert_tree_all_finite(gradients)
+    chex.assert_trees_all_close(values, wanted, rtol=1e-5, atol=1e-5)
+    chex.assert_trees_all_close(gradients, wanted_gradients, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow
@@ -56,16 +76,8 @@ def test_chunks_equal_the_softmax_of_all_logits_with_gradients(case, chunk_size,
     def direct(params, hidden):
         return _direct(policy, params, hidden, tokens, temperature)
 
-    def loss(f):
-        weight = jnp.arange(B * T, dtype=jnp.float32).reshape(B, T) / (B * T)
-        return lambda *x: jnp.sum(f(*x)[0] * weight) + 0.3 * jnp.sum(f(*x)[1] * weight)
-
-    for a, b in zip(jax.jit(ours)(params, hidden), direct(params, hidden), strict=True):
-        assert a.dtype == jnp.float32
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
-    gradients = [jax.jit(jax.grad(loss(f), argnums=(0, 1)))(params, hidden) for f in (ours, direct)]
-    for a, b in zip(*map(jax.tree.leaves, gradients), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+    assert {x.dtype for x in jax.eval_shape(ours, params, hidden)} == {jnp.dtype("float32")}
+    _assert_values_and_gradients_equal(ours, direct, params, hidden)
 
 
 @pytest.mark.slow
@@ -85,16 +97,7 @@ def test_only_wanted_tokens_get_values(case, chunk_size):
         out = token_logprobs(policy, params, hidden, tokens, chunk_size=chunk_size)
         return jnp.where(wanted, out.logprob_BT, 0.0), jnp.where(wanted, out.entropy_BT, 0.0)
 
-    for a, b in zip(few(params, hidden), masked(params, hidden), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
-    gradients = [
-        jax.jit(jax.grad(lambda *x, f=f: jnp.sum(f(*x)[0] - f(*x)[1]), argnums=(0, 1)))(
-            params, hidden
-        )
-        for f in (few, masked)
-    ]
-    for a, b in zip(*map(jax.tree.leaves, gradients), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+    _assert_values_and_gradients_equal(few, masked, params, hidden)
 
 
 @pytest.mark.slow
@@ -130,15 +133,8 @@ def test_the_loop_over_chunks_ends_with_the_last_wanted_token():
         return jnp.sum(out.logprob_BT)
 
     jaxpr = jax.make_jaxpr(jax.grad(loss, (0, 1)))(policy.abstract_params(), hidden, tokens)
-    loops = {name for name in _primitives(jaxpr.jaxpr) if name in ("while", "scan", "cond")}
-    assert loops == {"while"}
-
-
-def _primitives(jaxpr):
-    for equation in jaxpr.eqns:
-        yield equation.primitive.name
-        for inner in jax.extend.core.jaxprs_in_params(equation.params):
-            yield from _primitives(inner)
+    names = {equation.primitive.name for equation in equations(jaxpr.jaxpr)}
+    assert names & {"while", "scan", "cond"} == {"while"}
 
 
 @pytest.mark.slow
@@ -162,18 +158,6 @@ def test_bfloat16_weights_still_give_float32_results(case):
     assert out.logprob_BT.dtype == out.entropy_BT.dtype == jnp.float32
 
 
-def _sizes(jaxpr):
-    """Yields the size of every array in a program, including nested programs."""
-    for equation in jaxpr.eqns:
-        yield from (v.aval.size for v in equation.outvars)
-        for value in jax.tree.leaves(
-            list(equation.params.values()), is_leaf=lambda v: hasattr(v, "eqns")
-        ):
-            inner = getattr(value, "jaxpr", value)
-            if hasattr(inner, "eqns"):
-                yield from _sizes(inner)
-
-
 def test_no_array_of_all_logits_exists_in_forward_or_backward_pass():
     policy = Policy(TIED)
     rows, length, chunk = 4, 64, 16
@@ -188,7 +172,7 @@ def test_no_array_of_all_logits_exists_in_forward_or_backward_pass():
     def largest(chunk_size):
         program = jax.grad(loss, argnums=(0, 1))
         jaxpr = jax.make_jaxpr(program, static_argnums=3)(params, hidden, tokens, chunk_size)
-        return max(_sizes(jaxpr.jaxpr))
+        return max(v.aval.size for eqn in equations(jaxpr.jaxpr) for v in eqn.outvars)
 
     assert largest(chunk) == chunk * V
     # With one chunk for all tokens, the search finds an array of all logits.
@@ -244,14 +228,4 @@ def test_masked_tokens_have_no_share_in_log_probabilities_entropies_and_gradient
         return pad(chosen), pad(-jnp.sum(probs * logprobs, axis=-1))
 
     params = jax.tree.map(lambda x: 0.2 * x, params)  # no probability may underflow
-    for a, b in zip(jax.jit(ours)(params, hidden), direct(params, hidden), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
-    gradients = [
-        jax.jit(jax.grad(lambda *x, f=f: jnp.sum(f(*x)[0] - f(*x)[1]), argnums=(0, 1)))(
-            params, hidden
-        )
-        for f in (ours, direct)
-    ]
-    for a, b in zip(*map(jax.tree.leaves, gradients), strict=True):
-        assert np.isfinite(a).all()
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+    _assert_values_and_gradients_equal(ours, direct, params, hidden)

@@ -31,17 +31,8 @@ def attend_packed(
     """Computes the same as `attention.attend_segments` on the rows and heads of one device.
 
     Blocks that no query sees are skipped. Scores exist for one block at a time, in the backward
-    pass too, which recomputes them with each query's stored normaliser (arXiv:2205.14135).
-
-    Args:
-      q_BTNH: Rotated queries; T is a multiple of 128.
-      k_BTKH: Rotated keys.
-      v_BTKH: Values.
-      segment_ids_BT: Segment of each token; segments are contiguous, padding attends to padding.
-      interpret: True to run the kernels without a GPU, for tests.
-
-    Returns:
-      [B, T, N, H], in the type of the queries.
+    pass too, which recomputes them with each query's stored normaliser (arXiv:2205.14135). Arguments
+    and result are those of `packed_attention.attend_packed`; segments are contiguous.
     """
     return _attend_forward(q_BTNH, k_BTKH, v_BTKH, segment_ids_BT, interpret)[0]
 
@@ -76,6 +67,7 @@ def _attend_backward(interpret, saved, d_out_BTNH):
     start_BT, stop_BT = _bounds(ids_BT)
     kernel = functools.partial(_call, interpret=interpret)
     block, numbers = heads.query_block(side), heads.number_block(side)
+    arrays = (ids_BT, q_BTNH, k_BTKH, v_BTKH, d_out_BTNH, normaliser_BNT, mean_BNT)
     (d_q_BTNH,) = kernel(
         functools.partial(_backward_queries, side=side, scale=H**-0.5),
         "attend_packed_queries",
@@ -84,16 +76,7 @@ def _attend_backward(interpret, saved, d_out_BTNH):
         [block],
         [q_BTNH],
         flops=_flops(3, q_BTNH),
-    )(
-        start_BT[:, ::side] // side,
-        ids_BT,
-        q_BTNH,
-        k_BTKH,
-        v_BTKH,
-        d_out_BTNH,
-        normaliser_BNT,
-        mean_BNT,
-    )
+    )(start_BT[:, ::side] // side, *arrays)
     own, group, numbers = heads.key_block(side), heads.group_queries, heads.group_numbers
     d_k_BTKH, d_v_BTKH = kernel(
         functools.partial(_backward_keys, side=side, scale=H**-0.5),
@@ -103,16 +86,7 @@ def _attend_backward(interpret, saved, d_out_BTNH):
         [own, own],
         [k_BTKH, v_BTKH],
         flops=_flops(4, q_BTNH),
-    )(
-        (stop_BT[:, side - 1 :: side] + side - 1) // side,
-        ids_BT,
-        q_BTNH,
-        k_BTKH,
-        v_BTKH,
-        d_out_BTNH,
-        normaliser_BNT,
-        mean_BNT,
-    )
+    )((stop_BT[:, side - 1 :: side] + side - 1) // side, *arrays)
     return d_q_BTNH, d_k_BTKH, d_v_BTKH, None
 
 

@@ -43,21 +43,9 @@ def attend_slots(
     (arXiv:1805.02867). It reads only the slots that its queries see. If there are few programs, the
     slots of a row are divided over several programs, whose results are then combined.
 
-    Args:
-      q_nTNH: Rotated queries.
-      k_LBKSH: Key cache that already contains the new tokens.
-      v_LBKSH: Value cache.
-      layer: Layer of the cache, int scalar.
-      row_n: Cache row of each line; any row for a line without tokens.
-      start_n: Slot of the first query of each line.
-      count_n: Number of queries of each line; the result of further queries is undefined, and 0 in
-        a line without queries.
-      scales: Scales of an int8 cache, as in `attend_cache`.
-      splits: Programs that share the slots of a row; None chooses a number from the shapes.
-      interpret: True to run the kernel without a GPU, for tests.
-
-    Returns:
-      [n, T, N, H], in the type of the queries.
+    Arguments and result are those of `slot_attention.attend_slots`, except for `scales`, those of an
+    int8 cache as in `attend_cache`, and `splits`, the number of programs that share the slots of a
+    row; None chooses it from the shapes.
     """
     n, T, N, H = q_nTNH.shape
     _, B, K, S, _ = k_LBKSH.shape

@@ -8,6 +8,7 @@ from agentgym_envs.base.environment import EnvironmentFault, StepResult
 from agentgym_envs.maze.layout import CELLS, MOVES, describe, open_moves
 from agentgym_envs.maze.served import MAX_TURNS, make_served_environment
 from agentgym_envs.maze.tasks import GOAL, STARTS, all_tasks
+from tests.envs.playing import play_expert, started
 from tests.envs.recordings import Replay
 
 SERVED = make_served_environment()
@@ -22,22 +23,6 @@ def told(cell_and_walls: str) -> str:
 
 AT_1_1 = told("1, 1. There are walls to your left, above you, below you.")
 AT_7_6 = told("7, 6. There are walls to your right, to your left.")
-
-
-def playing(data_idx, make=make_environment):
-    environment = make()
-    environment.reset(data_idx)
-    return environment
-
-
-def play_expert(environment, data_idx):
-    """Plays the expert; returns (last result, number of actions)."""
-    environment.reset(data_idx)
-    for turn in range(1, MAX_TURNS + 1):
-        result = environment.step(environment.expert_action())
-        if result.done:
-            return result, turn
-    return result, turn
 
 
 @BOTH
@@ -67,12 +52,13 @@ def test_the_first_25_tasks_are_agentgyms_games():
 def test_the_scripted_agent_solves_all_tasks_by_the_shortest_path():
     environment = make_environment()
     for task in all_tasks():
-        result, turns = play_expert(environment, task.data_idx)
+        environment.reset(task.data_idx)
+        result, turns = play_expert(environment, MAX_TURNS)
         assert (result.score, result.done, turns) == (1, True, task.distance)
 
 
 def test_valid_actions_are_the_moves_without_a_wall():
-    environment = playing(0)
+    environment = started(make_environment, 0)
     assert environment.valid_actions() == ["move right"]
     environment.step("move right")
     environment.step("move right")
@@ -91,10 +77,10 @@ REFUSALS = {
 
 @pytest.mark.parametrize("action", REFUSALS)
 def test_a_rejected_action_changes_nothing_and_only_the_default_mode_says_so(action):
-    result = playing(0).step(action)
+    result = started(make_environment, 0).step(action)
     assert (result.observation, result.reward, result.done) == (REFUSALS[action] + AT_1_1, 0, False)
     assert re.match(make_served_environment().spec.refusal, result.observation)
-    assert playing(0, make_compat_environment).step(action).observation == AT_1_1
+    assert started(make_compat_environment, 0).step(action).observation == AT_1_1
 
 
 def test_no_ordinary_observation_looks_like_a_rejection():
@@ -105,12 +91,12 @@ def test_no_ordinary_observation_looks_like_a_rejection():
 
 @pytest.mark.parametrize("action", ["Move Right", "  move   right\n", "right", "RIGHT "])
 def test_case_and_spaces_matter_only_in_compat_mode(action):
-    assert playing(0).step(action).observation.startswith(told("1, 2."))
-    assert playing(0, make_compat_environment).step(action).observation == AT_1_1
+    assert started(make_environment, 0).step(action).observation.startswith(told("1, 2."))
+    assert started(make_compat_environment, 0).step(action).observation == AT_1_1
 
 
 def test_the_fiftieth_action_can_still_solve_the_task_and_failure_has_reward_0():
-    environment = playing(18)
+    environment = started(make_environment, 18)
     results = [environment.step("move left") for _ in range(49)]
     assert not any(result.done or result.reward for result in results)
     saved = environment.snapshot()
@@ -120,7 +106,7 @@ def test_the_fiftieth_action_can_still_solve_the_task_and_failure_has_reward_0()
 
 
 def test_in_compat_mode_the_51st_action_fails_with_reward_minus_one():
-    environment = playing(18, make_compat_environment)
+    environment = started(make_compat_environment, 18)
     results = [environment.step("move left") for _ in range(50)]
     assert not any(result.done or result.reward for result in results)
     assert environment.step("move down") == StepResult("Failure\n", -1, -1, True)
@@ -148,7 +134,7 @@ def test_negative_indices_count_from_the_end_in_compat_mode():
 
 
 def test_the_grid_of_the_state_shows_goal_and_agent():
-    grid = playing(18).state()["grid"]
+    grid = started(make_environment, 18).state()["grid"]
     assert grid[7] == "######A######" and grid[8] == "######G######"
     assert make_environment().state() == {}
 

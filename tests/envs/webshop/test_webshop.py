@@ -12,6 +12,7 @@ from agentgym_envs.webshop.catalogue import Product, embedded_products
 from agentgym_envs.webshop.goals import Goal, embedded_goals, reward
 from agentgym_envs.webshop.search import SearchEngine
 from agentgym_envs.webshop.served import MAX_TURNS, make_served_environment
+from tests.envs.playing import play_expert, started
 
 SERVED = make_served_environment()
 MUG = 37  # a task with one option
@@ -197,10 +198,7 @@ def test_the_expert_buys_what_fits_from_any_state(data_idx):
     for _ in range(rng.randrange(12)):
         choices = [action for action in shop.valid_actions() if action != "click[buy now]"]
         shop.step(rng.choice(choices))
-    for _ in range(MAX_TURNS):
-        result = shop.step(shop.expert_action())
-        if result.done:
-            break
+    result, _ = play_expert(shop, MAX_TURNS)
     assert (result.reward, result.done) == (1, True)
 
 
@@ -283,12 +281,7 @@ def test_the_data_files_of_webshop_are_served(data):
     assert wishes[1].startswith("Find shoes with color: green, and price lower than ")
     assert wishes[2].startswith("Find shoes with color: red | blue, and price lower than ")
     for data_idx in range(3):
-        shop = served.factory()
-        shop.reset(data_idx)
-        for _ in range(MAX_TURNS):
-            result = shop.step(shop.expert_action())
-            if result.done:
-                break
+        result, _ = play_expert(started(served.factory, data_idx), MAX_TURNS)
         assert result.reward == 1
 
 

@@ -11,6 +11,7 @@ from agentgym_envs.wordle.environment import MAX_GUESSES
 from agentgym_envs.wordle.served import make_served_environment
 from agentgym_envs.wordle.tasks import task_manifest
 from agentgym_envs.wordle.words import VOCABULARY, consistent, feedback, spaced
+from tests.envs.playing import play_expert, started
 from tests.envs.recordings import Replay
 
 SERVED = make_served_environment()
@@ -19,22 +20,6 @@ BOTH = pytest.mark.parametrize("make", [make_environment, make_compat_environmen
 START = "Let's start Wordle!"
 FINISHED = {"error": "The task with environment 0 has finished."}
 SUGAR = VOCABULARY.index("sugar")
-
-
-def playing(data_idx, make=make_environment):
-    environment = make()
-    environment.reset(data_idx)
-    return environment
-
-
-def play_expert(environment, data_idx):
-    """Plays the expert; returns (last result, number of guesses)."""
-    environment.reset(data_idx)
-    for turn in range(1, MAX_GUESSES + 1):
-        result = environment.step(environment.expert_action())
-        if result.done:
-            return result, turn
-    return result, turn
 
 
 @pytest.mark.parametrize(
@@ -69,7 +54,7 @@ def test_an_episode_gives_the_expected_observations():
 def test_each_task_has_one_fixed_hidden_word_and_all_words_differ():
     found = []
     for task in task_manifest():
-        environment = playing(task["data_idx"])
+        environment = started(make_environment, task["data_idx"])
         assert environment.step(task["hidden"]).reward == 1
         environment.reset(task["data_idx"])
         other = VOCABULARY[task["data_idx"] - 1]
@@ -86,7 +71,10 @@ def test_the_first_observation_is_the_same_for_all_hidden_words():
 
 def test_the_scripted_agent_finds_all_words_in_93_guesses():
     environment = make_environment()
-    played = [play_expert(environment, task["data_idx"]) for task in task_manifest()]
+    played = []
+    for task in task_manifest():
+        environment.reset(task["data_idx"])
+        played.append(play_expert(environment, MAX_GUESSES))
     assert all(result.score == 1 for result, _ in played)
     assert collections.Counter(turns for _, turns in played) == {1: 1, 2: 25, 3: 14}
 
@@ -95,7 +83,7 @@ def test_the_scripted_agent_uses_only_the_feedback():
     # The agent's next guess depends only on the feedback so far, not on the hidden word.
     by_answer = collections.defaultdict(set)
     for task in task_manifest():
-        environment = playing(task["data_idx"])
+        environment = started(make_environment, task["data_idx"])
         first = environment.expert_action()
         answer = environment.step(first)
         if not answer.done:
@@ -105,7 +93,7 @@ def test_the_scripted_agent_uses_only_the_feedback():
 
 @BOTH
 def test_an_invalid_word_uses_up_a_guess_without_feedback(make):
-    environment = playing(SUGAR, make)
+    environment = started(make, SUGAR)
     for action in ["zzzzz", "sug", "s u g a r s", "", "émile"]:
         result = environment.step(action)
         assert (result.observation, result.reward, result.done) == ("invalid word", 0, False)
@@ -117,29 +105,29 @@ def test_an_invalid_word_uses_up_a_guess_without_feedback(make):
 
 @BOTH
 def test_the_sixth_guess_ends_the_game_solved_or_not(make):
-    environment = playing(SUGAR, make)
+    environment = started(make, SUGAR)
     results = [environment.step("p a n i c") for _ in range(6)]
     assert [result.done for result in results] == [False] * 5 + [True]
     assert results[-1].score == 0
-    environment = playing(0)
+    environment = started(make_environment, 0)
     assert [environment.step(word).reward for word in (*VOCABULARY[1:6], "panic")][-1] == 1
 
 
 @pytest.mark.parametrize("action", ["S H I R E", "s h\ti r e", "Shire"])
 def test_case_and_other_whitespace_matter_only_in_compat_mode(action):
-    assert playing(SUGAR).step(action).observation == "g b b y b\n"
-    assert playing(SUGAR, make_compat_environment).step(action).observation == "invalid word"
+    assert started(make_environment, SUGAR).step(action).observation == "g b b y b\n"
+    assert started(make_compat_environment, SUGAR).step(action).observation == "invalid word"
 
 
 @BOTH
 def test_spaces_between_the_letters_do_not_matter(make):
-    answers = {playing(3, make).step(guess).observation for guess in ("shire", " s hir e\n")}
+    answers = {started(make, 3).step(guess).observation for guess in ("shire", " s hir e\n")}
     assert len(answers) == 1 and "invalid word" not in answers
 
 
 def test_compat_mode_redraws_the_hidden_word_from_the_remaining_words():
     rng = random.Random(77)
-    environment = playing(77, make_compat_environment)
+    environment = started(make_compat_environment, 77)
     candidates = list(VOCABULARY)
     # an invalid guess draws no random number
     for guess in ["aloft", "zzzzz", "whack", "moist"]:
@@ -152,7 +140,7 @@ def test_compat_mode_redraws_the_hidden_word_from_the_remaining_words():
 
 
 def test_valid_actions_are_the_untried_words():
-    environment = playing(SUGAR)
+    environment = started(make_environment, SUGAR)
     assert environment.valid_actions() == [spaced(word) for word in VOCABULARY]
     environment.step("panic"), environment.step("zzzzz")
     assert environment.valid_actions() == [spaced(word) for word in VOCABULARY[1:]]
@@ -160,7 +148,7 @@ def test_valid_actions_are_the_untried_words():
 
 @pytest.mark.parametrize("data_idx", [-1, 40, 10**30])
 def test_any_index_is_a_seed_in_compat_mode(data_idx):
-    assert playing(data_idx, make_compat_environment).state()["data_idx"] == data_idx
+    assert started(make_compat_environment, data_idx).state()["data_idx"] == data_idx
 
 
 def test_agentgyms_client_can_play_on_our_server():
