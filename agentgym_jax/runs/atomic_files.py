@@ -2,11 +2,14 @@
 
 import contextlib
 import errno
+import fcntl
 import io
 import os
 import pathlib
 from collections.abc import Callable, Iterator
 from typing import IO
+
+from absl import logging
 
 from agentgym_jax.runs import bucket
 
@@ -41,6 +44,23 @@ def disk_errors(path: bucket.Folder) -> Iterator[None]:
     except OSError as error:
         advice = disk_advice(error.errno)
         raise RunFolderError(f"cannot write {path}: {error.strerror or error}. {advice}") from error
+
+
+def try_lock(file: IO[str]) -> bool:
+    """Locks an open file for this process; returns False if another process has locked it.
+
+    Some network file systems have no locks. There, a warning is logged and the result is True.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        text = (
+            "%s: this file system has no locks (%s); make sure that only one process writes there"
+        )
+        logging.log_first_n(logging.WARNING, text, 1, file.name, error.strerror)
+    return True
 
 
 # In JSON, this writes a lone surrogate as its escape.

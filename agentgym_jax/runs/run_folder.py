@@ -1,7 +1,6 @@
 """Run folder: layout, lock, comparison of configs, and files of episodes."""
 
 import contextlib
-import fcntl
 import fnmatch
 import hashlib
 import json
@@ -19,7 +18,7 @@ from absl import logging
 from agentgym_jax.episodes.trajectory import Trajectory, from_record
 from agentgym_jax.mesh import processes
 from agentgym_jax.runs import bucket, redact
-from agentgym_jax.runs.atomic_files import RunFolderError, disk_errors, write_atomic
+from agentgym_jax.runs.atomic_files import RunFolderError, disk_errors, try_lock, write_atomic
 from agentgym_jax.runs.json_lines import DamagedFileError, read_lines
 from agentgym_jax.runs.provenance import commit_of, provenance, version_changes
 
@@ -228,19 +227,14 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
             raise RunFolderError(f"{self.path} was already started by this object")
         with disk_errors(self._lock_path):
             lock = open(self._lock_path, "a+", encoding="utf-8")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(lock):
             lock.seek(0)
             owner = lock.read().strip() or "unknown"
             lock.close()
             raise RunFolderError(
                 f"{self.permanent} is in use by another process ({owner}). "
                 "Wait for it or stop it, or choose another --workdir."
-            ) from None
-        except OSError as error:
-            text = "%s: this file system has no locks (%s); make sure that only one process trains here"
-            logging.warning(text, self.path, error.strerror)
+            )
         with disk_errors(self._lock_path):
             lock.truncate(0)
             lock.write(f"pid {os.getpid()} on {socket.gethostname()}\n")

@@ -92,9 +92,17 @@ def _make_run(sweep: Sweep, variant: Mapping[str, str], seed: int) -> SweepRun:
 
 def _text(value: Any) -> str:
     """Returns a value as it is written on a command line."""
+    value = _plain(value)
     if isinstance(value, bool):
         return str(value).lower()
     return value if isinstance(value, str) else repr(value)
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value without types of NumPy, such as those of `numpy.logspace`."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(_plain, value))
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def train_command(run: SweepRun, workdir: str, python: str = "python") -> list[str]:

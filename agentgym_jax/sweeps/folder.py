@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import pathlib
@@ -11,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from agentgym_jax.config.sections import ConfigError
 from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
 from agentgym_jax.runs import bucket
-from agentgym_jax.runs.atomic_files import RunFolderError, disk_errors, write_atomic
+from agentgym_jax.runs.atomic_files import RunFolderError, disk_errors, try_lock, write_atomic
+from agentgym_jax.runs.json_lines import DamagedFileError
 from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.sweeps.expand import SweepRun
 from agentgym_jax.sweeps.spec import Sweep
@@ -103,18 +103,21 @@ class SweepFolder:
           ConfigError: The folder holds other files or a sweep with other runs.
           RunFolderError: Another process runs this sweep, or the folder cannot be written.
         """
-        self._check(record)
         with disk_errors(self.path):
+            self._check(record)
             self.path.mkdir(parents=True, exist_ok=True)
-            for folder in (self.runs, self.logs):
-                folder.mkdir(exist_ok=True)
         with self._locked():
+            # first of all files: without it the folder would not be known as that of a sweep
             write_atomic(self.record_path, json.dumps(dataclasses.asdict(record), indent=1) + "\n")
+            for folder in (self.runs, self.logs):
+                with disk_errors(folder):
+                    folder.mkdir(exist_ok=True)
             yield
 
     def _check(self, record: Record) -> None:
         if not self.record_path.exists():
-            if self.path.exists() and any(self.path.iterdir()):
+            found = self.path.iterdir() if self.path.exists() else ()
+            if any(not path.name.startswith(".") for path in found):  # a start may leave its lock
                 raise ConfigError(
                     f"{self.path} holds other files and no sweep.json: give a new --workdir"
                 )
@@ -138,7 +141,7 @@ class SweepFolder:
         with disk_errors(self.path / _LOCK):
             file = open(self.path / _LOCK, "a+", encoding="utf-8")
         with file as lock:
-            if not _try_lock(lock.fileno()):
+            if not try_lock(lock):
                 raise RunFolderError(
                     f"{self.path} is in use: another process runs this sweep. Wait for it or stop it"
                 )
@@ -150,14 +153,20 @@ class SweepFolder:
         if not path.exists():
             return False
         with open(path, "a+", encoding="utf-8") as lock:
-            return not _try_lock(lock.fileno())
+            return not try_lock(lock)
 
     def steps_done(self, run: SweepRun) -> int | None:
-        """Returns the number of steps in the run's metrics; None if the run has not started."""
+        """Returns the number of steps in the run's metrics; None if the run has not started.
+
+        It is 0 for a damaged file, which the run itself reports when it is trained.
+        """
         path = RunFolder(self.run_path(run)).metrics_path
         if not path.exists():
             return None
-        return max((line["step"] for line in read_metrics(path)), default=0)
+        try:
+            return max((line["step"] for line in read_metrics(path)), default=0)
+        except DamagedFileError:
+            return 0
 
     def is_finished(self, run: SweepRun, total_steps: int) -> bool:
         """Returns True if the last step has both its metrics and a complete checkpoint."""
@@ -167,14 +176,6 @@ class SweepFolder:
         except CheckpointError:
             return False
         return (newest or 0) >= total_steps and (self.steps_done(run) or 0) >= total_steps
-
-
-def _try_lock(file: int) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def available_memory_gib(root: str | os.PathLike = "/") -> float | None:

@@ -17,7 +17,7 @@ _SLURM = """\
 # --time, can be added there. A task that is stopped or requeued resumes its run.
 #SBATCH --job-name={name}
 #SBATCH --array=0-{last}
-#SBATCH --output={logs}/slurm_%A_%a.log
+#SBATCH --output={output}
 #SBATCH --open-mode=append
 #SBATCH --requeue
 #SBATCH --signal=B:TERM@120
@@ -49,7 +49,7 @@ def write_slurm(
     text = _SLURM.format(
         name=_dns_name(folder.path.name),
         last=len(runs) - 1,
-        logs=folder.logs,
+        output=shlex.quote(str(folder.logs).replace("%", "%%") + "/slurm_%A_%a.log"),
         memory=f"#SBATCH --mem={round(1024 * memory_gib)}M\n" if memory_gib else "",
         here=shlex.quote(str(pathlib.Path.cwd())),
         commands=shlex.quote(str(commands)),

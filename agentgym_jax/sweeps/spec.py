@@ -38,7 +38,11 @@ class Axis:
     def __post_init__(self) -> None:
         if not self.points:
             raise ConfigError(f"axis {self.name!r} has no values")
-        if _UNSAFE.search(self.name):
+        if not all(key.strip(":") for key in self.keys):
+            raise ConfigError(
+                f"axis {self.name!r} has an empty key: name a config key or an option"
+            )
+        if not self.name or _UNSAFE.search(self.name):
             raise ConfigError(f"axis name {self.name!r}: use letters, digits and underscores")
         if self.name == _SEED or any(_SEED in point for point in self.points.values()):
             raise ConfigError(

@@ -7,7 +7,6 @@ temporary name and then renamed, so they are complete or absent.
 
 import contextlib
 import dataclasses
-import fcntl
 import pathlib
 import re
 import shutil
@@ -19,7 +18,7 @@ from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.models import peft_files
 from agentgym_jax.models.lora import Adapters, Params
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.runs.atomic_files import RunFolderError, disk_errors
+from agentgym_jax.runs.atomic_files import RunFolderError, disk_errors, try_lock
 from agentgym_jax.serving.requests import RequestError
 
 WEIGHTS, SAMPLER_WEIGHTS = "weights", "sampler_weights"
@@ -87,14 +86,11 @@ class SavedModels:
         with disk_errors(self._directory):
             self._directory.mkdir(parents=True, exist_ok=True)
             self._lock = open(self._directory / ".lock", "a", encoding="utf-8")
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._lock.close()
-                raise RunFolderError(
-                    f"{self._directory} is in use by another server: stop it, or choose another "
-                    "--workdir"
-                ) from None
+        if not try_lock(self._lock):
+            self._lock.close()
+            raise RunFolderError(
+                f"{self._directory} is in use by another server: stop it, or choose another --workdir"
+            )
         for left in sorted(self._directory.glob(f"*/*/{_TEMPORARY}*")):
             name = left.name.removeprefix(_REPLACED)
             if name != left.name and not left.with_name(name).exists():

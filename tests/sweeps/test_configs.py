@@ -4,6 +4,7 @@ import pathlib
 
 import pytest
 
+from agentgym_jax.config.config_files import resolve
 from agentgym_jax.config.sections import ConfigError
 from agentgym_jax.sweeps.configs import check_runs, load_run, load_sweep
 from agentgym_jax.sweeps.spec import Sweep, grid, listed
@@ -41,6 +42,29 @@ def test_a_run_with_an_invalid_config_is_named_in_one_line(axes, message):
     with pytest.raises(ConfigError) as error:
         check_runs(sweep(*axes))
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("rollout.truncation", "mask"),
+        ("rollout.overlong.kind", "none"),
+        ("guards.window", 3),
+        ("reference.source", "tiny"),
+    ],
+)
+def test_a_key_that_the_base_config_leaves_out_can_be_an_axis(key, value):
+    """Checks that a run has the config of the training command with the same flags."""
+    axis = listed("kind", {"a": {key: value, "algorithm.kl_coef": 0.1}})
+    (run,), _ = check_runs(sweep(axis))
+    assert load_run(run.arguments) == resolve(
+        "configs/rl/bandit.py:smoke", {key: value, "algorithm.kl_coef": 0.1, "seed": 0}
+    )
+
+
+def test_a_wrong_value_of_a_key_that_the_base_config_leaves_out_is_named():
+    with pytest.raises(ConfigError, match="run truncation=x_seed=0: config.rollout.truncation='x'"):
+        check_runs(sweep(grid("rollout.truncation", ("x",))))
 
 
 def test_a_missing_base_config_is_named():

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from agentgym_jax.config.sections import ConfigError
@@ -70,6 +71,19 @@ def test_options_follow_those_of_the_base_and_other_keys_are_overrides():
     assert train_command(run, "w", "py")[:3] == ["py", "-m", "agentgym_jax.train"]
 
 
+def test_values_of_numpy_are_written_like_those_of_python():
+    rates, widths = np.array([1e-4, 2e-4]), [(np.int64(2), np.float64(0.5))]
+    axes = grid(RATE, rates), grid("horizon.turns", widths)
+    run = expand(sweep(*axes, settings={"total_steps": np.int32(3), "flag": np.bool_(True)}))[1]
+    assert run.name == "learning_rate=0.0002_turns=2-0.5_seed=0"
+    assert run.arguments[1:-1] == (
+        "--config.total_steps=3",
+        "--config.flag=true",
+        f"--config.{RATE}=0.0002",
+        "--config.horizon.turns=(2, 0.5)",
+    )
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -97,6 +111,8 @@ def test_a_label_has_only_characters_for_file_names(value, text):
         (lambda: sweep(seeds=(0.5,)), "seeds=(0.5,)"),
         (lambda: sweep(memory_gib=0), "memory_gib=0"),
         (lambda: grid(RATE, ()), "has no values"),
+        (lambda: listed("a", {"x": {"": 1}}), "axis 'a' has an empty key"),
+        (lambda: grid(":", (1,)), "axis '' has an empty key"),
         (lambda: grid(RATE, (1e-4, 1e-4)), "has the value 0.0001 twice"),
         (lambda: grid("seed", (0, 1)), "list the seeds in `seeds`"),
         (lambda: sweep(settings={"seed": 1}), "list the seeds in `seeds`"),

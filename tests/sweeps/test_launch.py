@@ -1,5 +1,6 @@
 """Files that submit a sweep: their commands are those of a local sweep."""
 
+import re
 import shlex
 import subprocess
 
@@ -21,7 +22,7 @@ RUNS = expand(SWEEP)
 
 @pytest.fixture
 def folder(tmp_path):
-    folder = SweepFolder(str(tmp_path / "My sweep"))
+    folder = SweepFolder(str(tmp_path / "My 100% sweep"))
     with folder.opened(make_record(SWEEP, RUNS, {run.name: 1 for run in RUNS})):
         yield folder
 
@@ -49,7 +50,10 @@ def test_task_n_of_the_slurm_array_runs_command_n(folder, tmp_path):
     script, _ = LAUNCHERS["slurm"](folder, RUNS, 1.5)
     text = script.read_text()
     assert "#SBATCH --array=0-3\n" in text and "#SBATCH --mem=1536M\n" in text
-    assert "#SBATCH --job-name=my-sweep\n" in text
+    assert "#SBATCH --job-name=my-100-sweep\n" in text
+    # sbatch splits its lines like a shell, and replaces %% by %
+    (output,) = re.findall(r"#SBATCH --output=(.*)", text)
+    assert shlex.split(output) == [f"{tmp_path}/My 100%% sweep/logs/slurm_%A_%a.log"]
     for task in range(4):
         # a shell function cannot be the program of `exec`
         body = f"SLURM_ARRAY_TASK_ID={task}\n" + text.replace('"exec $command"', '"$command"')
@@ -62,7 +66,7 @@ def test_xpk_gets_one_workload_per_run(folder, tmp_path):
     text = "CLUSTER=c TPU_TYPE=v5p-8 IMAGE=i\n" + path.read_text()
     calls = called(text, "xpk", tmp_path)
     flags = [dict(a[2:].split("=", 1) for a in call if a.startswith("--")) for call in calls]
-    assert [f["workload"] for f in flags] == [f"my-sweep-{i}" for i in range(4)]
+    assert [f["workload"] for f in flags] == [f"my-100-sweep-{i}" for i in range(4)]
     assert [shlex.split(f["command"]) for f in flags] == expected(folder)
     assert {(f["cluster"], f["tpu-type"], f["docker-image"]) for f in flags} == {
         ("c", "v5p-8", "i")

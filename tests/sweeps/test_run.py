@@ -1,5 +1,8 @@
 """The runner of a sweep, with processes that imitate training: stops, kills, failures, cores."""
 
+import dataclasses
+import errno
+import fcntl
 import json
 import os
 import pathlib
@@ -14,10 +17,12 @@ import pytest
 from agentgym_jax.config.sections import ConfigError
 from agentgym_jax.jobs.run import StopFlag
 from agentgym_jax.runs.atomic_files import RunFolderError
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.sweeps.expand import expand
 from agentgym_jax.sweeps.folder import SweepFolder, available_memory_gib, make_record
 from agentgym_jax.sweeps.spec import Sweep, listed
 from agentgym_jax.sweeps.sweep_runs import SweepRunner, check_parallel, failure_lines
+from agentgym_jax.training_api.saved import SavedModels
 
 STAND_IN = pathlib.Path(__file__).with_name("stand_in.py")
 STEPS = 4
@@ -92,6 +97,59 @@ def test_a_failed_run_does_not_stop_the_others_and_is_tried_again(tmp_path):
     assert failure_lines(folder, failed)[1:] == summary[1:2]
     assert "1 of 2 finished, 1 failed" in lines[-1]
     assert computed(folder, expand(sweep)[1]) == [1, 2, 3, 4]
+
+
+def test_a_run_with_a_damaged_file_does_not_stop_the_others(tmp_path):
+    folder, sweep = SweepFolder(str(tmp_path / "s")), make_sweep(seeds=(0,))
+    runs = expand(sweep)
+    folder.run_path(runs[0]).mkdir(parents=True)
+    folder.record_path.write_text(json.dumps(dataclasses.asdict(record_of(sweep))))
+    (folder.run_path(runs[0]) / "metrics.jsonl").write_text("\0\0\n")
+    _, lines = train(folder, sweep)
+    assert "resume after step 0: kind=a_seed=0" in lines[1]
+    assert computed(folder, runs[1]) == [1, 2, 3, 4]
+
+
+def test_a_start_that_was_killed_or_had_no_space_leaves_a_folder_that_can_be_used(
+    tmp_path, monkeypatch
+):
+    folder, sweep = SweepFolder(str(tmp_path / "s")), make_sweep(seeds=(0,))
+    with monkeypatch.context() as patch, pytest.raises(RunFolderError, match="No space left"):
+        patch.setattr(os, "fsync", failing(errno.ENOSPC))
+        train(folder, sweep)
+    (folder.path / ".sweep.json.1.tmp").write_text("{")  # of a process that was killed
+    assert not train(folder, sweep)[0]
+
+
+@pytest.mark.parametrize("below", ["", "runs"])
+def test_a_file_in_place_of_a_folder_is_named(tmp_path, below):
+    folder = SweepFolder(str(tmp_path / "s"))
+    if below:
+        with folder.opened(record_of(make_sweep())):
+            folder.runs.rmdir()
+    (folder.path / below).write_text("")
+    with pytest.raises(RunFolderError, match="A file exists where a folder is needed"):
+        train(folder, make_sweep())
+
+
+def test_a_file_system_without_locks_has_a_warning(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(fcntl, "flock", failing(errno.ENOLCK))
+    with caplog.at_level("WARNING"):
+        assert not train(SweepFolder(str(tmp_path / "s")), make_sweep(seeds=(0,)))[0]
+        models = SavedModels(tmp_path / "models", {}, "base")
+        models.start()
+        with RunFolder(tmp_path / "run") as run:
+            run.start({}, devices=[], adjustable=())
+    assert "has no locks (No locks available)" in caplog.text
+
+
+def failing(number):
+    """Returns a function that raises an error of the operating system."""
+
+    def fail(*_):
+        raise OSError(number, os.strerror(number))
+
+    return fail
 
 
 def test_parallel_runs_have_disjoint_cores(tmp_path):
