@@ -174,7 +174,7 @@ def _describe_start(history: History, metrics: Metrics) -> str:
 
 
 def check_scores(options: GuardSettings, metrics: Metrics, max_gap: float) -> list[Finding]:
-    """Checks before the update that the log-probability gap is at most `max_gap` nats."""
+    """Checks that the log-probability gap of the sampling weights is at most `max_gap` nats."""
     name = "policy/logprob_gap_mean"
     # `<=` instead of `>`, so that a NaN also trips the guard
     if options.logprob_gap == "off" or name not in metrics or metrics[name] <= max_gap:
