@@ -8,26 +8,22 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 import safetensors.numpy
-import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer
 
 from agentgym_jax.export import export
-from agentgym_jax.learner import train_state
-from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
+from agentgym_jax.learner.checkpoint import CheckpointError
 from agentgym_jax.models import sources
-from agentgym_jax.models.config import to_hf_config
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import load_hf, save_hf
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.template import CHATML, COMPACT
-from agentgym_jax.text.tokenizer import QWEN2_WORDS, Tokenizer, byte_tokenizer, load_tokenizer
+from agentgym_jax.text.tokenizer import Tokenizer, byte_tokenizer, load_tokenizer
 from agentgym_jax.text.train_tokenizer import train_tokenizer
 from configs import quickstart
 from tests.builders import decoder_config
+from tests.model_files import save_run, train_like_qwen2
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "decoder"
 OBSERVATIONS = [
@@ -52,15 +48,8 @@ def make_run_folder(path, steps):
     shape = sources.resolve(str(GOLDEN / "qwen3")).config
     config = dataclasses.replace(shape, vocab_size=byte_tokenizer().vocab_size)
     policy = Policy(config)
-    (path / "model").mkdir(parents=True)
-    (path / "model" / "config.json").write_text(json.dumps(to_hf_config(config)))
-    (path / "config.json").write_text(json.dumps({"job": "rl"}))
     byte_tokenizer().save(path / "tokenizer")
-    (path / "checkpoints").mkdir()
-    with Checkpoints(path / "checkpoints", max_to_keep=3) as checkpoints:
-        for step in steps:
-            params = random_params(policy, step)
-            checkpoints.save(step, train_state.create(policy, optax.sgd(0.1), params), {})
+    save_run(path, policy, {step: random_params(policy, step) for step in steps})
     return policy
 
 
@@ -79,36 +68,15 @@ def make_trained_run(path, template):
         out=path / "tokenizer",
         template=template,
     )
-    config = bias_config(tokenizer.vocab_size)
-    policy = Policy(config)
-    (path / "model").mkdir()
-    (path / "model" / "config.json").write_text(json.dumps(to_hf_config(config)))
-    (path / "config.json").write_text(json.dumps({"job": "rl"}))
-    (path / "checkpoints").mkdir()
-    with Checkpoints(path / "checkpoints", max_to_keep=1) as checkpoints:
-        params = random_params(policy, 3)
-        checkpoints.save(1, train_state.create(policy, optax.sgd(0.1), params), {})
+    policy = Policy(bias_config(tokenizer.vocab_size))
+    save_run(path, policy, {1: random_params(policy, 3)})
     return policy
 
 
 def make_qwen_directory(path):
     """Writes a Hugging Face directory of type qwen2 whose tokenizer splits words like Qwen2."""
-    backend = tokenizers.Tokenizer(models.BPE())
-    backend.normalizer = normalizers.NFC()
-    backend.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(tokenizers.Regex(QWEN2_WORDS), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False),
-        ]
-    )
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=400,
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    backend.train_from_iterator(OBSERVATIONS, trainer)
-    backend.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+    special_tokens = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    backend = train_like_qwen2(OBSERVATIONS, special_tokens)
     names = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "chat_template": CHATML}
     tokenizer = Tokenizer(backend.to_str(), names)
     tokenizer.save(path)

@@ -266,10 +266,7 @@ class Checkpoints:
 
     def _restore_weights(self, step: int, item: str, abstract: Params) -> Params:
         here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-        placed = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding or here),
-            abstract,
-        )
+        placed = jax.tree.map(lambda x: x.update(sharding=x.sharding or here), abstract)
         arrays = self._record(step)["arrays"].items()
         saved = {k: v for k, v in arrays if k.startswith(f"{item}/")}
         self._check_arrays(step, saved, describe_arrays({item: placed}))
@@ -308,11 +305,6 @@ def _digest(path: bucket.Folder) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _files(folder: bucket.Folder) -> list[bucket.Folder]:
-    """Returns every file that is restored."""
-    return sorted(p for p in bucket.walk(folder) if p.name not in _UNSEALED)
-
-
 def _digests(folder: bucket.Folder, files: Sequence[bucket.Folder]) -> dict[str, str]:
     """Returns the SHA-256 of files, by the file's path inside the folder."""
     with concurrent.futures.ThreadPoolExecutor(8) as pool:  # hashing releases the GIL
@@ -342,7 +334,8 @@ def _seal(directory: bucket.Folder) -> None:
     for folder in unfinished:
         sealed = folder / _DIGESTS
         if folder.is_dir() and not sealed.exists():
-            text = json.dumps(_digests(folder, _files(folder)), indent=1)
+            files = sorted(p for p in bucket.walk(folder) if p.name not in _UNSEALED)
+            text = json.dumps(_digests(folder, files), indent=1)
             if bucket.is_object_store(sealed):
                 sealed.write_text(text)
                 continue

@@ -31,11 +31,7 @@ def abstract_params(network: Policy | Adapters, layout: Layout | None) -> Params
     shapes = network.abstract_params()
     if layout is None:
         return shapes
-    return jax.tree.map(
-        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
-        shapes,
-        network.param_shardings(layout),
-    )
+    return jax.tree.map(lambda x, s: x.update(sharding=s), shapes, network.param_shardings(layout))
 
 
 def load(

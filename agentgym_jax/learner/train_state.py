@@ -73,12 +73,8 @@ def abstract_state(
     shardings = state_shardings(network, optimizer, layout)
     if shardings is None:
         here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-        shardings = jax.tree.map(lambda _: here, abstract)
-    return jax.tree.map(
-        lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
-        abstract,
-        shardings,
-    )
+        return jax.tree.map(lambda x: x.update(sharding=here), abstract)
+    return jax.tree.map(lambda x, sharding: x.update(sharding=sharding), abstract, shardings)
 
 
 def create(

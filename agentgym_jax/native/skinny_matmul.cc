@@ -143,16 +143,5 @@ ffi::Error Matmul(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> x, ffi::Buffer<typ
 
 }  // namespace
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(SkinnyMatmul, (Matmul<float, ffi::F32>),
-                              ffi::Ffi::Bind()
-                                  .Ctx<ffi::ThreadPool>()
-                                  .Arg<ffi::Buffer<ffi::F32>>()
-                                  .Arg<ffi::Buffer<ffi::F32>>()
-                                  .Ret<ffi::Buffer<ffi::F32>>());
-
-XLA_FFI_DEFINE_HANDLER_SYMBOL(SkinnyMatmulBFloat16, (Matmul<BFloat16, ffi::BF16>),
-                              ffi::Ffi::Bind()
-                                  .Ctx<ffi::ThreadPool>()
-                                  .Arg<ffi::Buffer<ffi::F32>>()
-                                  .Arg<ffi::Buffer<ffi::BF16>>()
-                                  .Ret<ffi::Buffer<ffi::F32>>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(SkinnyMatmul, (Matmul<float, ffi::F32>));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(SkinnyMatmulBFloat16, (Matmul<BFloat16, ffi::BF16>));

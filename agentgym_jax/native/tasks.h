@@ -11,6 +11,12 @@
 
 #include "xla/ffi/api/ffi.h"
 
+// A handler that takes a pool gets that of its call.
+template <>
+struct xla::ffi::CtxBinding<xla::ffi::ThreadPool> {
+  using Ctx = ThreadPool;
+};
+
 namespace agentgym {
 
 // Runs `work(i)` for every i < count and returns when all are done. The caller waits only for tasks

@@ -3,26 +3,22 @@
 The export is loaded as users load it, with `AutoTokenizer` and `AutoModelForCausalLM`.
 """
 
-import json
-
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import torch
 import transformers
 
 from agentgym_envs.babyai.environment import BabyAIEnvironment
 from agentgym_jax.export import export
-from agentgym_jax.learner import train_state
-from agentgym_jax.learner.checkpoint import Checkpoints
-from agentgym_jax.models.config import DecoderConfig, to_hf_config
+from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.template import COMPACT
 from agentgym_jax.text.tokenizer import load_tokenizer
 from agentgym_jax.text.train_tokenizer import train_tokenizer
 from configs import quickstart
+from tests.model_files import save_run
 
 TURNS = 6
 TURN_TOKENS = 12
@@ -54,18 +50,12 @@ def make_run(path):
         out=path / "tokenizer",
         template=COMPACT,
     )
-    config = DecoderConfig(tokenizer.vocab_size, **c.model.architecture.to_dict())
-    policy = Policy(config)
+    policy = Policy(DecoderConfig(tokenizer.vocab_size, **c.model.architecture.to_dict()))
     rng = np.random.default_rng(1)
     params = jax.tree.map(
         lambda x: jnp.asarray(0.2 * rng.normal(size=x.shape), x.dtype), policy.abstract_params()
     )
-    (path / "model").mkdir()
-    (path / "model" / "config.json").write_text(json.dumps(to_hf_config(config)))
-    (path / "config.json").write_text(json.dumps({"job": "rl"}))
-    (path / "checkpoints").mkdir()
-    with Checkpoints(path / "checkpoints", max_to_keep=1) as checkpoints:
-        checkpoints.save(1, train_state.create(policy, optax.sgd(0.1), params), {})
+    save_run(path, policy, {1: params})
     return policy, params
 
 

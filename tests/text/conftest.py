@@ -5,10 +5,10 @@ import pathlib
 
 import pytest
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer
 
 from agentgym_jax.text.tokenizer import Tokenizer, load_tokenizer
+from tests.model_files import train_like_qwen2
 
 TEMPLATES = pathlib.Path(__file__).parent / "templates"
 SPECIALS = [
@@ -23,10 +23,6 @@ SPECIALS = [
     "<s>",
     "</s>",
 ]
-WORDS = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
 CORPUS = [
     "user\nassistant\nsystem\n",
     "There is a red door 1 1 steps in front of you.\n\nAction:\ngo to red door 1\n",
@@ -37,26 +33,11 @@ CORPUS = [
 
 @pytest.fixture(scope="session")
 def tiny_json():
-    """Returns the text of a tokenizer.json with about 400 tokens.
+    """Returns the text of a tokenizer.json like Qwen2's.
 
     The token `<tool>` is added but is not special.
     """
-    backend = tokenizers.Tokenizer(models.BPE())
-    backend.normalizer = normalizers.NFC()
-    backend.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(tokenizers.Regex(WORDS), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=400,
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    backend.train_from_iterator(CORPUS, trainer)
-    backend.add_special_tokens(SPECIALS)
+    backend = train_like_qwen2(CORPUS, SPECIALS)
     backend.add_tokens([tokenizers.AddedToken("<tool>", special=False, normalized=False)])
     return backend.to_str()
 

@@ -94,7 +94,7 @@ def _remove_the_smallest(rng: random.Random) -> Task:
 
 
 def _total(rng: random.Random) -> Task:
-    case, last = _Case(rng), 0
+    case = _Case(rng)
     last = len(case.body) + 1
     total = text_of(sum(int(row[3]) for row in case.body))
     ends = {"start_position": "D2", "end_position": f"D{last}", "operator": "SUM"}
