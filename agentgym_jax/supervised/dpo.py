@@ -231,7 +231,10 @@ def _reference_logprobs(
     The log-probabilities are computed once; the run folder keeps them for a resumed run.
     """
     path = run.folder.path / "reference" / f"{_digest(members)}.npy"
-    if processes.broadcast(path.exists()):
+    is_known = processes.broadcast(path.exists())
+    if not is_known or run.checkpoints.newest is None:  # this start reads the initial weights
+        parts.model.pin(run.folder)
+    if is_known:
         lengths = [len(member.tokens) for member in members]
         return np.split(np.load(path, allow_pickle=False), np.cumsum(lengths)[:-1])
     settings, model = parts.settings.learning, parts.model
