@@ -13,6 +13,8 @@ from absl import logging
 
 from agentgym_jax.runs import bucket
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+
 
 class RunFolderError(RuntimeError):
     """Error for a folder that another process has locked or that cannot be written."""
@@ -44,6 +46,18 @@ def disk_errors(path: bucket.Folder) -> Iterator[None]:
     except OSError as error:
         advice = disk_advice(error.errno)
         raise RunFolderError(f"cannot write {path}: {error.strerror or error}. {advice}") from error
+
+
+@contextlib.contextmanager
+def full_disk_errors(path: bucket.Folder) -> Iterator[None]:
+    """Converts the errors of a full or read-only disk like `disk_errors`; `path` if they name no file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        with disk_errors(pathlib.Path(error.filename) if error.filename else path):
+            raise
 
 
 def try_lock(file: IO[str]) -> bool:

@@ -1,10 +1,12 @@
+import errno
 import io
 import types
 
 import pytest
 
-from agentgym_jax.jobs.run import LoopState, Run, device_name
+from agentgym_jax.jobs.run import LoopState, Run, device_name, open_folder
 from agentgym_jax.learner.checkpoint import Checkpoints
+from agentgym_jax.runs.atomic_files import RunFolderError
 from agentgym_jax.telemetry.console import RunConsole
 
 
@@ -46,6 +48,20 @@ def test_step_zero_is_never_saved(run, tmp_path):
         run.checkpoints = checkpoints
         run.save(LoopState(0, None))
         assert checkpoints.steps() == []
+
+
+def test_a_full_disk_anywhere_in_a_job_is_one_line(tmp_path):
+    full = OSError(
+        errno.ENOSPC, "No space left on device", str(tmp_path / "run" / "tokenizer.json")
+    )
+    with pytest.raises(
+        RunFolderError, match="cannot write .*tokenizer.json: No space .*: free spa"
+    ):
+        with open_folder({"seed": 0}, str(tmp_path / "run"), ()):
+            raise full
+    assert not (tmp_path / "run").exists()  # the start was undone
+    with pytest.raises(ConnectionRefusedError), open_folder({"seed": 0}, str(tmp_path / "run"), ()):
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "refused")
 
 
 def test_a_device_name_does_not_repeat_the_platform():
