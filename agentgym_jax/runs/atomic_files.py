@@ -49,14 +49,15 @@ def disk_errors(path: bucket.Folder) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def full_disk_errors(path: bucket.Folder) -> Iterator[None]:
-    """Converts the errors of a full or read-only disk like `disk_errors`; `path` if they name no file."""
+def folder_errors(folder: pathlib.Path) -> Iterator[None]:
+    """Converts errors about files below `folder`, and those of full disks, like `disk_errors`."""
     try:
         yield
     except OSError as error:
-        if error.errno not in _FULL:
+        path = pathlib.Path(error.filename) if isinstance(error.filename, str) else None
+        if error.errno not in _FULL and not (path and path.is_relative_to(folder)):
             raise
-        with disk_errors(pathlib.Path(error.filename) if error.filename else path):
+        with disk_errors(path or folder):
             raise
 
 
