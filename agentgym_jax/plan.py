@@ -28,6 +28,7 @@ from agentgym_jax.planning.plan_report import Plan, format_plan, make_plan
 from agentgym_jax.planning.search import compare_options, format_options, search_plan
 from agentgym_jax.planning.topology import PlanError, Topology, parse_topology
 from agentgym_jax.rl.rl_config import RLSettings, parse
+from agentgym_jax.runs.atomic_files import RunFolderError, disk_errors, write_atomic
 
 _CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Config file of an RL job, with its options after a colon."
@@ -48,10 +49,14 @@ def main(argv: list[str]) -> int:
         raise PlanError(f"config.job is {config.get('job')!r}; plans support job 'rl'")
     settings = parse(config)
     slices = [parse_topology(name) for name in given(_TOPOLOGY)]
+    numbers = pathlib.Path(_JSON.value).expanduser() if _JSON.value else None
+    if numbers is not None:  # before the minutes that a plan takes
+        with disk_errors(numbers):
+            numbers.parent.mkdir(parents=True, exist_ok=True)
+            numbers.touch()
     plans = [_plan(settings, config["mesh"], topology) for topology in slices]
-    if _JSON.value:
-        text = json.dumps([plan.as_json() for plan in plans], indent=1)
-        pathlib.Path(_JSON.value).write_text(text + "\n", encoding="utf-8")
+    if numbers is not None:
+        write_atomic(numbers, json.dumps([plan.as_json() for plan in plans], indent=1) + "\n")
     return 0 if all(plan.fits for plan in plans) else 1
 
 
@@ -80,5 +85,5 @@ def _plan(settings: RLSettings, mesh: dict[str, int], topology: Topology) -> Pla
 
 
 if __name__ == "__main__":
-    errors = (ConfigError, PlanError)
+    errors = (ConfigError, PlanError, RunFolderError)
     launch(main, "config", "topology", algorithms=ALGORITHMS, errors=errors)

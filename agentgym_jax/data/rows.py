@@ -1,7 +1,7 @@
 """Reads the rows of data files in every supported format, each row with its place in the file.
 
-Formats: `.json` (a list), `.jsonl`, `.parquet`, folders (a run, a set of `.jsonl` or `.parquet`
-files, or the output of a builder in `data/tfds_builders.py`), and datasets of TensorFlow Datasets by
+Formats: `.json` (a list), `.jsonl`, `.parquet`, folders (a run, a set of files of one of these
+kinds, or the output of a builder in `data/tfds_builders.py`), and datasets of TensorFlow Datasets by
 name: `tfds:NAME` or `tfds:NAME@SPLIT`, such as `tfds:agent_trajectories@train[:100]`.
 """
 
@@ -18,6 +18,7 @@ from agentgym_envs.base.protocol import LARGEST_NUMBER, read_json
 
 Bad = Literal["fatal", "skip"]
 _LONGEST_MESSAGE = 800
+_ENDINGS = (".jsonl", ".parquet", ".json")  # of files in a folder; those of the first are read
 _NAMED = "tfds:"
 T = TypeVar("T")
 
@@ -82,9 +83,14 @@ def _data_files(path: pathlib.Path, what: str) -> list[pathlib.Path]:
                 "tasks (eval_*) are read only if a file is named"
             )
         return files
-    files = sorted(path.glob("*.jsonl")) or sorted(path.glob("*.parquet"))
-    if not files:
-        raise FileNotFoundError(f"no .jsonl file in {path}, and no .parquet file")
+    by_ending = {ending: sorted(path.glob(f"*{ending}")) for ending in _ENDINGS}
+    found = [ending for ending, paths in by_ending.items() if paths]
+    if not found:
+        raise FileNotFoundError(f"no .jsonl file in {path}, and no .parquet or .json file")
+    files = by_ending[found[0]]
+    if found[1:]:
+        text = "%s: only its %d %s files are read, not those with the ending %s"
+        logging.warning(text, path, len(files), found[0], " or ".join(found[1:]))
     return files
 
 

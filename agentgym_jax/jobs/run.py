@@ -25,6 +25,7 @@ from agentgym_jax.mesh import processes
 from agentgym_jax.models.policy import Params
 from agentgym_jax.native import library
 from agentgym_jax.runs import bucket, interrupts
+from agentgym_jax.runs.atomic_files import folder_errors
 from agentgym_jax.runs.provenance import git_state
 from agentgym_jax.runs.run_folder import RunFolder, flatten
 from agentgym_jax.telemetry import machine
@@ -340,6 +341,8 @@ def open_folder(
 ) -> Iterator[RunFolder]:
     """Locks a run folder; if it has a run, only `adjustable` keys of the config may differ."""
     with RunFolder(workdir) as folder, contextlib.ExitStack() as stack:
+        # not every part of a job expects these, for example those that write tokenizers and figures
+        stack.enter_context(folder_errors(folder.path))
         devices = [device_name(device) for device in jax.devices()]
         if processes.is_writer():
             facts = library.machine() | {"processes": processes.count()}

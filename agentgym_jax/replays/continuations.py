@@ -137,9 +137,17 @@ def target_of(
 
     A replay of one turn gets a name that is free, so that several actions can be tried in turn.
     With `overwrite` it gets the name of the first.
+
+    Raises:
+      ReplayError: There is no such episode, or `out` is the name of the table beside the file.
     """
     if out is not None:
-        return pathlib.Path(out).expanduser()
+        target = pathlib.Path(out).expanduser()
+        if target.suffix == ".json":
+            raise ReplayError(
+                f"--out={out}: the table of the turns gets this name; give NAME.jsonl"
+            )
+        return target
     name = find_episode(folder, options.episode).name.replace("/", "_")
     replays = folder.path / "replays"
     if options.turn is None:

@@ -13,6 +13,8 @@ from absl import logging
 
 from agentgym_jax.runs import bucket
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+
 
 class RunFolderError(RuntimeError):
     """Error for a folder that another process has locked or that cannot be written."""
@@ -44,6 +46,19 @@ def disk_errors(path: bucket.Folder) -> Iterator[None]:
     except OSError as error:
         advice = disk_advice(error.errno)
         raise RunFolderError(f"cannot write {path}: {error.strerror or error}. {advice}") from error
+
+
+@contextlib.contextmanager
+def folder_errors(folder: pathlib.Path) -> Iterator[None]:
+    """Converts errors about files below `folder`, and those of full disks, like `disk_errors`."""
+    try:
+        yield
+    except OSError as error:
+        path = pathlib.Path(error.filename) if isinstance(error.filename, str) else None
+        if error.errno not in _FULL and not (path and path.is_relative_to(folder)):
+            raise
+        with disk_errors(path or folder):
+            raise
 
 
 def try_lock(file: IO[str]) -> bool:

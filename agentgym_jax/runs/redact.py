@@ -12,6 +12,8 @@ from typing import Any
 
 HIDDEN = "<hidden>"
 
+# Keys of a config whose values are prompts. Episodes show them too, and evaluations read them again.
+_PROMPTS = ("instructions", "rubric")
 _SECRET_WORDS = "token|secret|password|passwd|pwd|passphrase|apikey|key|credential|credentials|auth|authorization"
 _SECRET_NAME = re.compile(rf"(?:^|.*[_.\-])(?:{_SECRET_WORDS})$", re.IGNORECASE)
 _USERINFO = re.compile(r"(\b[a-z][a-z0-9+.\-]*://)[^/\s@?#]+@", re.IGNORECASE)
@@ -37,15 +39,17 @@ def text(value: str) -> str:
 
 
 def config(value: Any) -> Any:
-    """Replaces the secrets in a config or a part of it, except empty values."""
+    """Replaces the secrets in a config or a part of it, except empty values; keeps prompts."""
     if isinstance(value, Mapping):
-        return {
-            k: HIDDEN if is_secret(str(k)) and isinstance(v, str) and v else config(v)
-            for k, v in value.items()
-        }
+        return {k: v if k in _PROMPTS else _named(str(k), v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [config(v) for v in value]
     return text(value) if isinstance(value, str) else value
+
+
+def _named(name: str, value: Any) -> Any:
+    is_hidden = is_secret(name) and isinstance(value, str) and value
+    return HIDDEN if is_hidden else config(value)
 
 
 def command(arguments: Sequence[str]) -> list[str]:

@@ -40,6 +40,7 @@ from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.learner.update import make_score, put_scalar
 from agentgym_jax.mesh import processes
 from agentgym_jax.mesh.sharding import to_host
+from agentgym_jax.runs.atomic_files import disk_errors
 from agentgym_jax.supervised import supervised_loop
 from agentgym_jax.supervised.imitation_data import load_conversations
 from agentgym_jax.supervised.supervised_loop import Metrics, SupervisedSettings, step_metrics
@@ -231,7 +232,10 @@ def _reference_logprobs(
     The log-probabilities are computed once; the run folder keeps them for a resumed run.
     """
     path = run.folder.path / "reference" / f"{_digest(members)}.npy"
-    if processes.broadcast(path.exists()):
+    is_known = processes.broadcast(path.exists())
+    if not is_known or run.checkpoints.newest is None:  # this start reads the initial weights
+        parts.model.pin(run.folder)
+    if is_known:
         lengths = [len(member.tokens) for member in members]
         return np.split(np.load(path, allow_pickle=False), np.cumsum(lengths)[:-1])
     settings, model = parts.settings.learning, parts.model
@@ -263,13 +267,14 @@ def _reference_logprobs(
 
 def _save(path: pathlib.Path, values: np.ndarray) -> None:
     """Writes the array to the file atomically."""
-    path.parent.mkdir(exist_ok=True)
     partial = path.with_suffix(".partial")
-    with partial.open("wb") as file:
-        np.save(file, values)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    with disk_errors(path):
+        path.parent.mkdir(exist_ok=True)
+        with partial.open("wb") as file:
+            np.save(file, values)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
 
 
 def _digest(members: Sequence[EncodedConversation]) -> str:

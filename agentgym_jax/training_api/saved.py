@@ -7,6 +7,7 @@ temporary name and then renamed, so they are complete or absent.
 
 import contextlib
 import dataclasses
+import json
 import pathlib
 import re
 import shutil
@@ -25,6 +26,7 @@ WEIGHTS, SAMPLER_WEIGHTS = "weights", "sampler_weights"
 _SCHEME = "tinker://"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _RUN = re.compile(r"[A-Za-z0-9-]{1,100}:train:[0-9]{1,10}")
+_BASE = "base.json"  # facts of the base, beside adapters for sampling
 _TEMPORARY = ".tmp-"
 _REPLACED = ".tmp-old:"
 
@@ -119,6 +121,7 @@ class SavedModels:
 
         def write(folder: pathlib.Path) -> None:
             peft_files.save(folder, adapters, params, base=self._base_name, dtype="float32")
+            (folder / _BASE).write_text(json.dumps(self._base), encoding="utf-8")
 
         self._write(path, write, overwrite=False)
 
@@ -130,12 +133,7 @@ class SavedModels:
         """
         with self._reading(path) as checkpoints:
             extra = checkpoints.restore_extra(checkpoints.latest_step())
-        if extra["base"] != self._base:
-            raise RequestError(
-                f"{path} belongs to the base {extra['base']}, but this server has {self._base}: serve "
-                "that base",
-                param="path",
-            )
+        self._check_base(path, extra["base"])
         return dict(extra["lora"], targets=tuple(extra["lora"]["targets"]))
 
     def load_state(self, path: SavedPath, abstract: TrainState) -> TrainState:
@@ -149,13 +147,28 @@ class SavedModels:
         return state
 
     def load_adapters(self, path: SavedPath, policy: Policy) -> peft_files.PeftAdapters:
-        """Loads weights for sampling; raises RequestError if there are none, or damaged ones."""
+        """Loads weights for sampling.
+
+        Raises:
+          RequestError: There are none, they are damaged, or they have another base.
+        """
         folder = self._folder(path)
         self._check_exists(path, folder)
         try:
+            if (folder / _BASE).exists():  # earlier versions wrote none
+                self._check_base(path, json.loads((folder / _BASE).read_bytes()))
             return peft_files.load(folder, policy)
+        except RequestError:
+            raise
         except (ValueError, OSError) as error:
             raise RequestError(f"{path}: {error}", param="model_path") from error
+
+    def _check_base(self, path: SavedPath, found: Any) -> None:
+        if found != self._base:
+            raise RequestError(
+                f"{path} belongs to the base {found}, but this server has {self._base}: serve that base",
+                param="path",
+            )
 
     @contextlib.contextmanager
     def _reading(self, path: SavedPath) -> Any:

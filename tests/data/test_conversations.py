@@ -127,6 +127,15 @@ def test_blank_lines_are_ignored(tmp_path):
     assert read_conversations(path, bad="fatal") == [CONVERSATION]
 
 
+def test_a_folder_has_files_of_one_kind(tmp_path, caplog):
+    write(tmp_path / "a.json", [RECORD])
+    write(tmp_path / "b.json", [RECORD, RECORD])
+    assert len(read_conversations(tmp_path, bad="fatal")) == 3 and not caplog.text
+    write(tmp_path / "c.jsonl", [RECORD])
+    assert len(read_conversations(tmp_path, bad="fatal")) == 1
+    assert "only its 1 .jsonl files are read, not those with the ending .json" in caplog.text
+
+
 def test_missing_data_are_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_conversations(tmp_path / "missing.jsonl", bad="fatal")

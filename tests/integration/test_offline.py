@@ -17,9 +17,12 @@ from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.supervised import agentevol, dpo
 from agentgym_jax.supervised.agentevol import open_agentevol
 from agentgym_jax.supervised.dpo import open_dpo
+from agentgym_jax.text.tokenizer import byte_tokenizer
 from configs import common
 from configs.agentevol import textcraft_babyai
 from configs.dpo import trajectories
+from tests.builders import decoder_config
+from tests.model_files import save_random_model
 
 HERE = pathlib.Path(__file__).parent
 SAMPLER = dict(
@@ -260,6 +263,27 @@ def test_dpo_learns_the_pairs_and_resumes_to_the_same_result(preferring, tmp_pat
     monkeypatch.setattr(dpo, "make_score", None)
     run_dpo(preferring, workdir)
     assert_same(workdir, tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_dpo_has_one_initial_policy_also_if_it_starts_again(preferring, tmp_path, monkeypatch):
+    """Checks a run without a checkpoint, whose stored reference is of its first start."""
+    config = decoder_config(vocab_size=byte_tokenizer().vocab_size, max_position=256)
+    base, workdir = save_random_model(tmp_path, config), tmp_path / "run"
+    preferring = {**preferring, "model": {**preferring["model"], "source": str(base)}}
+    preferring["model"]["architecture"], preferring["tokenizer"] = {}, {"source": "model"}
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        crash_at(patch, (Run, "log_step"), 1)
+        run_dpo(preferring, workdir)
+    assert list((workdir / "reference").iterdir()) and not list((workdir / "checkpoints").iterdir())
+    weights = base / "model.safetensors"
+    saved = weights.read_bytes()
+    weights.write_bytes(saved[:-4] + b"\0\0\0\0")
+    with pytest.raises(ConfigError, match="put the old weights back"):
+        run_dpo(preferring, workdir)
+    weights.write_bytes(saved)
+    run_dpo(preferring, workdir)
+    assert lines(workdir)[1]["dpo/loss"] == pytest.approx(np.log(2), rel=1e-4)
 
 
 def test_missing_preference_files_are_a_config_error(preferring, tmp_path):

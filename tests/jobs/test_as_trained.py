@@ -6,6 +6,7 @@ import pytest
 
 from agentgym_jax.config.sections import plain
 from agentgym_jax.jobs.as_trained import take_over
+from agentgym_jax.runs.run_folder import RunFolder
 from configs import quickstart
 from configs.eval import suite
 
@@ -31,6 +32,17 @@ def test_prompts_turn_length_and_precision_are_taken_from_the_run(run):
     assert config["model"]["decode_dtype"] == "float32"
     assert config["environments"]["babyai"]["instructions"] == "Walk."
     assert changed["sampling.max_turn_tokens"] == 16
+
+
+def test_instructions_are_those_of_the_run_to_the_letter(tmp_path):
+    """Checks that no word of a prompt counts as a secret, because the policy has learned it."""
+    trained = plain(quickstart.get_config())
+    text = 'Open the door with key: red, or reply {"token": "blue"} as in https://a:b@c.org.'
+    trained["environments"]["babyai"]["instructions"] = text
+    with RunFolder(tmp_path) as folder:
+        folder.start(trained, devices=[], adjustable=())
+    config, _ = take_over(evaluation(), tmp_path, ())
+    assert config["environments"]["babyai"]["instructions"] == text
 
 
 def test_tasks_and_turn_limits_are_taken_from_the_evaluation(run):

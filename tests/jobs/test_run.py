@@ -1,10 +1,13 @@
+import errno
 import io
+import os
 import types
 
 import pytest
 
-from agentgym_jax.jobs.run import LoopState, Run, device_name
+from agentgym_jax.jobs.run import LoopState, Run, device_name, open_folder
 from agentgym_jax.learner.checkpoint import Checkpoints
+from agentgym_jax.runs.atomic_files import RunFolderError
 from agentgym_jax.telemetry.console import RunConsole
 
 
@@ -46,6 +49,35 @@ def test_step_zero_is_never_saved(run, tmp_path):
         run.checkpoints = checkpoints
         run.save(LoopState(0, None))
         assert checkpoints.steps() == []
+
+
+@pytest.mark.parametrize(
+    ("number", "file", "message"),
+    [
+        (
+            errno.ENOSPC,
+            "run/tokenizer.json",
+            "cannot write .*run/tokenizer.json: No space .*: free",
+        ),
+        (errno.ENOSPC, "elsewhere", "cannot write .*elsewhere: No space left on device.*: free"),
+        (errno.ENOSPC, "", "cannot write .*run: No space left on device. The disk .* full: free"),
+        (errno.EACCES, "run/metrics.jsonl", "metrics.jsonl: Permission denied. No permission to"),
+        (errno.ENOENT, "run/checkpoints", "run/checkpoints: No such file or directory. Check the"),
+    ],
+)
+def test_an_error_of_the_run_folder_anywhere_in_a_job_is_one_line(tmp_path, number, file, message):
+    path = (str(tmp_path / file),) if file else ()
+    with pytest.raises(RunFolderError, match=message):
+        with open_folder({"seed": 0}, str(tmp_path / "run"), ()):
+            raise OSError(number, os.strerror(number), *path)
+    assert not (tmp_path / "run").exists()  # the start was undone
+
+
+@pytest.mark.parametrize("number", [errno.ECONNREFUSED, errno.EACCES])
+def test_other_errors_of_the_operating_system_are_not_about_the_run_folder(tmp_path, number):
+    with pytest.raises(OSError) as caught, open_folder({"seed": 0}, str(tmp_path / "run"), ()):
+        raise OSError(number, os.strerror(number), str(tmp_path / "data.json"))
+    assert caught.value.errno == number
 
 
 def test_a_device_name_does_not_repeat_the_platform():

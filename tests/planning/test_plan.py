@@ -3,6 +3,8 @@
 import dataclasses
 import importlib.util
 import json
+import subprocess
+import sys
 
 import jax
 import pytest
@@ -151,6 +153,17 @@ def test_a_plan_that_does_not_fit_names_the_largest_part(plan):
     assert not made.fits
     assert made.verdict().startswith("does not fit: ")
     assert any(name in made.verdict() for name in (*made.residents, made.largest.name))
+
+
+@pytest.mark.slow
+def test_a_file_that_cannot_be_written_is_named_before_anything_is_compiled(tmp_path):
+    (tmp_path / "file").write_text("")
+    command = [sys.executable, "-m", "agentgym_jax.plan", "--config=configs/rl/bandit.py:smoke"]
+    command += ["--topology=v5e:2x2", f"--json={tmp_path}/file/below/plan.json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.strip().startswith("agentgym_jax.plan: cannot write")
+    assert "\n" not in done.stderr.strip()
 
 
 def test_the_numbers_are_plain_json_and_the_text_names_every_program(plan):

@@ -300,6 +300,13 @@ def test_another_replay_of_a_turn_gets_another_file(tmp_path):
     assert target_of(folder, one_turn, None, overwrite=True) == first
 
 
+def test_a_file_with_the_name_of_the_table_is_refused(tmp_path):
+    folder, one_turn = RunFolder(tmp_path), ReplayOptions("step_1/0", turn=1)
+    with pytest.raises(ReplayError, match="the table of the turns gets this name"):
+        target_of(folder, one_turn, "found.json", overwrite=True)
+    assert target_of(folder, one_turn, "a.b", overwrite=True) == pathlib.Path("a.b")
+
+
 def test_the_credit_interval_is_newcombes():
     # the example of table II (a) of Newcombe 1998: 56/70 - 48/80 gives 0.0524 to 0.3339
     def value(successes, n):

@@ -3,10 +3,12 @@
 import dataclasses
 import json
 import pathlib
+import resource
 import signal
 from collections import Counter
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from agentgym_jax.config.sections import ConfigError, plain
@@ -17,8 +19,9 @@ from agentgym_jax.data.preferences import Preference
 from agentgym_jax.data.tasks import Task, count_earlier
 from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.rollout.interface import CollectStatistics
+from agentgym_jax.runs.atomic_files import RunFolderError
 from agentgym_jax.runs.run_folder import RunFolder
-from agentgym_jax.supervised import agentevol, imitation_data
+from agentgym_jax.supervised import agentevol, dpo, imitation_data
 from agentgym_jax.supervised.dpo import encode_pairs, load_preferences, parse
 from agentgym_jax.supervised.imitation_data import load_conversations
 from agentgym_jax.text.chat import ChatRenderer, Message
@@ -85,6 +88,16 @@ def test_an_unreadable_file_is_a_config_error(tmp_path):
     path = write(tmp_path / "a.jsonl", [("lost", 1.0)])
     with pytest.raises(ConfigError, match="config.dpo.files: .*a.jsonl, line 1: field 'outcome'"):
         load_conversations(settings(path), RunFolder(tmp_path), None)
+
+
+def test_a_reference_that_does_not_fit_the_disk_is_one_line(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(RunFolderError, match="cannot write .*/reference/a.npy"):
+            dpo._save(tmp_path / "reference" / "a.npy", np.zeros(1000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_the_error_for_missing_pairs_counts_the_episodes(tmp_path):

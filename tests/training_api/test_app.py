@@ -5,11 +5,16 @@ import re
 import numpy as np
 import pytest
 
+from agentgym_jax.models.lora import Adapters
 from agentgym_jax.runs.atomic_files import RunFolderError
 from agentgym_jax.serving import bodies
+from agentgym_jax.serving.requests import RequestError
+from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.training_api import futures, messages
 from agentgym_jax.training_api import training_service as service_module
 from agentgym_jax.training_api.saved import SavedModels, SavedPath
+from tests.builders import tiny_policy
+from tests.model_files import zeros
 from tests.training_api.client import PROTOBUF, Client, sentence
 
 TOKENS = list(range(20, 44))
@@ -288,6 +293,16 @@ def test_a_save_that_ended_between_its_two_renames_leaves_the_old_weights(tmp_pa
         "kept": ".tmp-old:kept",
         "replaced": "replaced",
     }
+
+
+def test_weights_for_sampling_belong_to_one_base(tmp_path):
+    policy = tiny_policy(byte_tokenizer())
+    adapters = Adapters(policy.abstract_params(), policy.logical_axes(), 2, 4.0, ("q",))
+    path = SavedPath("x:train:0", "sampler_weights", "a")
+    SavedModels(tmp_path, {"weights": "1"}, "base").save_adapters(path, adapters, zeros(adapters))
+    assert SavedModels(tmp_path, {"weights": "1"}, "b").load_adapters(path, policy).params
+    with pytest.raises(RequestError, match="belongs to the base {'weights': '1'}"):
+        SavedModels(tmp_path, {"weights": "2"}, "base").load_adapters(path, policy)
 
 
 def test_missing_weights_and_other_kinds_are_named(trained):
