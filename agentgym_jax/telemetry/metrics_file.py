@@ -136,6 +136,8 @@ def _checked(record: Any) -> dict[str, Any]:
     wrong = [k for k, v in record.items() if v is not None and type(v) not in (int, float)]
     if wrong:
         raise ValueError(f"{wrong[0]} is no number")
+    for value in record.values():
+        float(value or 0)  # raises OverflowError for a whole number beyond the floats
     return record
 
 

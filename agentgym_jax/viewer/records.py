@@ -1,9 +1,11 @@
 """Reads trajectory files for the viewer: episode summaries, a bundle per file, texts of tokens."""
 
+import array
 import dataclasses
-import functools
 import itertools
 import json
+import math
+import operator
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +13,7 @@ from typing import Any, TypeVar
 
 import tokenizers
 
-from agentgym_jax.episodes.trajectory import TokenSource
+from agentgym_jax.episodes.trajectory import Outcome, TokenSource
 from agentgym_jax.runs.json_lines import read_lines
 from agentgym_jax.runs.run_folder import trajectory_shards
 from agentgym_jax.text.tokenizer import BYTE_ALPHABET
@@ -87,14 +89,14 @@ def row_of(record: Record) -> dict[str, Any]:
     has_rejections = all("is_rejected" in turn for turn in turns)
     environment, number = environment_of(record["item_id"])
     return {
-        "item": record["item_id"],
+        "item": _text(record["item_id"]),
         "environment": environment,
         "number": number,
         "goal": goal_of(record),
-        "sample": record["sample"],
-        "outcome": record["outcome"],
-        "reward": round(record["reward"], 4),
-        "score": round(record["score"], 4),
+        "sample": operator.index(record["sample"]),
+        "outcome": str(Outcome(record["outcome"])),
+        "reward": _rounded(record["reward"]),
+        "score": _rounded(record["score"]),
         "advantage": _largest_advantage(record),
         "success": int(record["success"]),
         "turns": len(turns),
@@ -102,8 +104,8 @@ def row_of(record: Record) -> dict[str, Any]:
         "parse_errors": sum(turn["action"] is None for turn in turns),
         "rejected": sum(bool(turn["is_rejected"]) for turn in turns) if has_rejections else None,
         "repeated": repeated_turns(turns),
-        "cut": sum(turn["is_cut"] for turn in turns),
-        "entropy": round(-sum(sampled) / len(sampled), 3) if sampled else 0.0,
+        "cut": sum(bool(turn["is_cut"]) for turn in turns),
+        "entropy": _rounded(-sum(sampled) / len(sampled), 3) if sampled else 0.0,
         "discarded": int(record.get("discarded", False)),
     }
 
@@ -112,7 +114,19 @@ def _largest_advantage(record: Record) -> float | None:
     """Returns the largest advantage of a sampled token; None if no advantages were recorded."""
     if record.get("advantages") is None:
         return None
-    return round(max(_select_actions(record, record["advantages"]), default=0.0), 4)
+    return _rounded(max(_select_actions(record, record["advantages"]), default=0.0))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.80} is no text")
+    return value
+
+
+def _rounded(value: Any, digits: int = 4) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"{value!r:.80} is no finite number")
+    return round(value, digits)
 
 
 def _select_actions(record: Record, values: Sequence[float]) -> list[float]:
@@ -156,16 +170,21 @@ class Bundle:
         `worlds` is None if the states are unknown. The optional keys `advantages`,
         `reference_logprobs` and `learner_logprobs` of a record have one number per token.
         """
-        text = functools.partial(_number, self._texts)
+
+        def text(value: Any) -> int:
+            return _number(self._texts, _text(value))
+
         versions = _select_actions(record, record["policy_versions"])
         episode: dict[str, Any] = {
-            "opening": [[message["from"], text(message["value"])] for message in _opening(record)],
+            "opening": [
+                [_text(message["from"]), text(message["value"])] for message in _opening(record)
+            ],
             "turns": [
                 [
                     text(turn["text"]),
                     -1 if turn["action"] is None else text(turn["action"]),
                     text(turn["observation"]),
-                    round(turn["reward"], 4),
+                    _rounded(turn["reward"]),
                     int(turn["is_cut"]) + 2 * int(turn.get("is_rejected", False)),
                 ]
                 for turn in record["turns"]
@@ -174,13 +193,13 @@ class Bundle:
             "logprobs": _milli(_select_actions(record, record["logprobs"])),
             "versions": sorted({version for version in versions if version >= 0}),
             "prompt": sum(source == TokenSource.PROMPT for source in record["sources"]),
-            "score": round(record["score"], 4),
-            "seconds": record["seconds"],
-            "attempts": record["attempts"],
-            "error": record["error"],
+            "score": _rounded(record["score"]),
+            "seconds": _rounded(record["seconds"]),
+            "attempts": operator.index(record["attempts"]),
+            "error": _text(record["error"]),
         }
         if record.get("judge_score") is not None:
-            episode["judge"] = [round(record["judge_score"], 4), record["judge_reason"]]
+            episode["judge"] = [_rounded(record["judge_score"]), _text(record["judge_reason"])]
         for key in ("advantages", "reference_logprobs", "learner_logprobs"):
             if record.get(key) is not None:
                 episode[key] = _milli(_select_actions(record, record[key]))
@@ -189,7 +208,8 @@ class Bundle:
         else:
             worlds = record.get("worlds")
         if worlds is not None:
-            episode["worlds"] = [_number(self._worlds, json.dumps(world)) for world in worlds]
+            states = [json.dumps(world, allow_nan=False) for world in worlds]
+            episode["worlds"] = [_number(self._worlds, state) for state in states]
         self._episodes.append(episode)
 
     def document(self) -> dict[str, Any]:
@@ -203,7 +223,7 @@ class Bundle:
 
     def _token_runs(self, record: Record) -> list[int]:
         """Returns the numbers of token sequences: the prompt, each action and the text after it."""
-        tokens = record["tokens"]
+        tokens = array.array("I", record["tokens"])  # refuses all but whole numbers from 0
         self.token_ids.update(tokens)
         cuts = [0]
         for turn in record["turns"]:

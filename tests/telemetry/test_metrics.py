@@ -164,6 +164,14 @@ def test_a_damaged_line_in_the_middle_is_an_error_and_stays_in_the_file(tmp_path
     assert path.read_text() == text
 
 
+@pytest.mark.parametrize("name", ["step", "time", "policy/loss"])
+def test_a_number_beyond_the_floats_is_an_error_that_names_the_line(tmp_path, name):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(json.dumps({"step": 1, name: 10**400}) + "\n")
+    with pytest.raises(ValueError, match="line 1 .*too large"):
+        read_metrics(path)
+
+
 def test_truncating_before_the_first_step_empties_the_file(tmp_path):
     path = tmp_path / "metrics.jsonl"
     with MetricWriter(path) as writer:

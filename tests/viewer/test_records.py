@@ -1,5 +1,9 @@
+import copy
+import math
+
 import pytest
 
+from agentgym_jax.runs.json_lines import DamagedFileError, parse_line
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.viewer.records import (
     Bundle,
@@ -12,6 +16,7 @@ from agentgym_jax.viewer.records import (
     token_pieces,
     trajectory_files,
 )
+from agentgym_jax.viewer.report import packed
 
 
 def restored(document, number):
@@ -141,6 +146,48 @@ def test_the_error_for_a_damaged_line_names_it(tmp_path):
     path.write_text('{"a": 1}\n{"a":\n')
     with pytest.raises(ValueError, match="line 2 is not JSON"):
         list(read_records(path))
+
+
+def places(value, path=()):
+    """Yields the paths of all values in lists (of each list only the first) and objects."""
+    entries = value.items() if isinstance(value, dict) else enumerate(value[:1])
+    for key, entry in entries:
+        yield (*path, key)
+        if isinstance(entry, dict | list):
+            yield from places(entry, (*path, key))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [None, "x", [], {"a": 1}, 1.5, -1, math.nan, pytest.param(10**400, id="huge")],
+    ids=repr,
+)
+def test_a_record_with_a_wrong_value_is_refused_or_shown(make_record, tmp_path, wrong):
+    right = make_record(judge_score=0.5, judge_reason="good", worlds=[{"a": 1}] * 2)
+    is_text = {key: isinstance(value, str) for key, value in row_of(right).items()}
+    byte_tokenizer().save(tmp_path)
+
+    def show(record):
+        row, bundle = row_of(record), Bundle()
+        bundle.add(record)
+        return row, bundle
+
+    refused = 0
+    for path in places(right):
+        record = part = copy.deepcopy(right)
+        for key in path[:-1]:
+            part = part[key]
+        part[path[-1]] = wrong
+        try:
+            row, bundle = parse_line("line 1", b"{}", lambda _, changed=record: show(changed))
+        except DamagedFileError:
+            refused += 1
+            continue
+        assert packed([row, bundle.document()])  # no NaN
+        assert {key: isinstance(value, str) for key, value in row.items()} == is_text, path
+        hash(tuple(row.values()))  # the page stores equal texts once
+        token_pieces(tmp_path, sorted(bundle.token_ids))
+    assert refused > 10
 
 
 def test_token_pieces_concatenate_to_the_bytes_of_the_text(tmp_path):

@@ -118,6 +118,7 @@ class Worker:
         self._options = dict(options or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._channel = _Channel()
+        self._is_stopped = False  # True once the server ends
         self.lock = asyncio.Lock()
         self.generation = 0
         self.sessions = 0
@@ -136,8 +137,11 @@ class Worker:
         """Starts a process unless one is running.
 
         Raises:
-          SetupError: The environment cannot run here, or its process does not become ready.
+          SetupError: The environment cannot run here, its process does not become ready, or the
+            server ends.
         """
+        if self._is_stopped:
+            raise SetupError("the server ends")
         if self._channel.is_open:
             return
         await self.kill()
@@ -201,7 +205,11 @@ class Worker:
             await asyncio.to_thread(self._process.wait)
 
     async def stop(self) -> None:
-        """Closes the socket, so that the process exits; kills the process if it does not."""
+        """Closes the socket, so that the process exits; kills the process if it does not.
+
+        No other process is started afterwards, not even for a request that still waits.
+        """
+        self._is_stopped = True
         self._channel.close()
         self._channel.is_open = False
         if self._process is not None:

@@ -35,11 +35,12 @@ def check_file(path, text):
 
 
 def check_json(path, value):
-    """The file holds the value as JSON."""
+    """The file holds the value as JSON; its text is compared, because Python takes 1 for True."""
     try:
-        return json.loads(read(path) or "") == value
+        found = json.dumps(json.loads(read(path) or ""), sort_keys=True)
     except (ValueError, RecursionError):
         return False
+    return found == json.dumps(value, sort_keys=True)
 
 
 def check_tree(path, files):

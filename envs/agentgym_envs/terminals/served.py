@@ -14,8 +14,8 @@ from agentgym_envs.terminals.recipes import recipe_tasks
 from agentgym_envs.terminals.sandbox import Machine, Sandbox
 from agentgym_envs.terminals.tasks import Task, task_manifest
 
-# Version of the behaviour: changes when a task by recipe, a text or a limit changes.
-BEHAVIOUR = "1"
+# Version of the behaviour: changes when a task by recipe, its tests, a text or a limit changes.
+BEHAVIOUR = "2"
 MAX_TURNS = 20
 AUTO, BUBBLEWRAP = "auto", "bubblewrap"
 

@@ -96,6 +96,13 @@ def test_an_expert_episode_equals_that_of_the_environment(name):
             assert expected.reward > 0 and success
 
 
+def test_a_binary_message_keeps_its_characters(session):
+    session.reset(data_idx=0)
+    message = {"type": "step", "data": {"text": "é 漢"}}
+    answer = session.send(json.dumps(message, ensure_ascii=False).encode())
+    assert answer["data"]["observation"]["text"] == "1: you did é 漢"
+
+
 def test_a_session_plays_several_episodes_and_shows_its_state(session):
     assert session.send({"type": "state"}) == {
         "type": "state",

@@ -97,6 +97,17 @@ async def test_a_request_that_waited_for_a_closing_session_is_an_error(store, cl
     assert await late is ErrorKind.UNKNOWN_SESSION
 
 
+@with_store()
+async def test_a_request_that_runs_while_the_server_ends_starts_no_process(store, clock):
+    session_id, worker = await new_id(store), store._workers[0]
+    await store.call(session_id, "reset", 0)
+    running = asyncio.create_task(fault_of(store.call(session_id, "step", "sleep 1")))
+    await asyncio.sleep(0.05)
+    await worker.stop()
+    assert await running is ErrorKind.SIMULATOR
+    assert worker.generation == 1
+
+
 @with_store(capacity=1)
 async def test_a_session_whose_start_failed_uses_no_slot(store, clock):
     worker = store._workers[0]

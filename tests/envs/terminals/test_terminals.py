@@ -157,6 +157,13 @@ def test_honest_work_counts_despite_rubbish_beside_it(environment):
     assert play(environment, data_idx, block(FAKES + "rm /app/answer.txt"), solution).score == 1
 
 
+def test_numbers_in_place_of_true_and_false_score_0(environment):
+    data_idx = list(FAMILIES).index("edit_json") * PER_FAMILY
+    solution = expert(environment, data_idx)
+    numbers = block("sed -i 's/true/1/; s/false/0/' settings.json")
+    assert play(environment, data_idx, solution, numbers).score == 0
+
+
 def test_tasks_are_distinct_and_have_these_splits():
     tasks = task_manifest(TASKS)
     assert len({task["name"] for task in tasks}) == len(tasks) == 200

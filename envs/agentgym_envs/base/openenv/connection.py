@@ -61,8 +61,8 @@ class Connection:
             await self._close_session()
             await self._close()
 
-    async def _receive(self) -> str | None:
-        """Returns the next message; None after the idle time. A binary message counts as text."""
+    async def _receive(self) -> str | bytes | None:
+        """Returns the next message, which may be binary; None after the idle time."""
         try:
             async with asyncio.timeout(self._backend.idle_seconds):
                 event = await self._websocket.receive()
@@ -70,16 +70,16 @@ class Connection:
             return None
         if event["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(event.get("code", 1000))
-        return event["text"] if event.get("text") is not None else event["bytes"].decode("latin-1")
+        return event["text"] if event.get("text") is not None else event["bytes"]
 
     async def _send(self, answer: str) -> None:
         async with asyncio.timeout(_SEND_SECONDS):
             await self._websocket.send_text(answer)
 
-    async def _answer(self, text: str) -> str | None:
+    async def _answer(self, sent: str | bytes) -> str | None:
         """Returns the answer to a message, or None if the client closes its session."""
         try:
-            kind, data = _parse(text)
+            kind, data = _parse(sent)
             if kind == "reset":
                 return messages.message("observation", await self._reset(data))
             if kind == "step":
@@ -175,16 +175,15 @@ async def open_session(backend: Backend) -> int:
     return body[backend.served.session_field] if isinstance(body, dict) else body
 
 
-def _parse(text: str) -> tuple[Any, Any]:
+def _parse(sent: str | bytes) -> tuple[Any, Any]:
     """Returns the type and the data of a message; `data` may be missing."""
     try:
-        message = json.loads(text)
+        message = json.loads(sent)
     except (ValueError, RecursionError) as error:
         raise Refused(messages.INVALID_JSON, f"the message is not JSON ({error})") from None
     if not isinstance(message, dict) or "type" not in message:
-        found = f"{text!r:.100}"
         raise Refused(
             messages.VALIDATION_ERROR,
-            f'the message is {found}, expected {{"type": .., "data": ..}}',
+            f'the message is {sent!r:.100}, expected {{"type": .., "data": ..}}',
         )
     return message["type"], message["data"] if "data" in message else None
