@@ -13,7 +13,7 @@ rooms = importlib.import_module("experiments.2026-11-25_two_environments.agents"
 sciworld = importlib.import_module("experiments.2026-11-26_sciworld_horizons.agents")
 
 TURNS = 14
-# SciWorld's phrases begin with a line feed, which is a token of its own in BabyAI.
+# SciWorld's phrases come first: they begin with a line feed, which is one token in BabyAI.
 WORDS = "|".join(["Action: ", *sciworld.PHRASES[1:], *rooms.PHRASES, sciworld.PLAIN])
 ENVIRONMENTS = dict(
     textcraft=dict(train=textcraft.goals("train"), eval=textcraft.goals("held_out")),
