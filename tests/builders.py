@@ -14,6 +14,7 @@ from agentgym_jax.episodes.trajectory import Outcome, TokenSource, Trajectory, T
 from agentgym_jax.evaluation.scores import EpisodeScore
 from agentgym_jax.models.config import DecoderConfig, RopeScaling
 from agentgym_jax.models.policy import Policy
+from agentgym_jax.sampling.sampler import Sampler
 
 _DECODER = dict(
     vocab_size=101,
@@ -45,6 +46,20 @@ def tiny_policy(tokenizer):
             rope_theta=10000.0,
         )
     )
+
+
+def make_sampler(policy, params, stop_ids, *, version=0, **options):
+    """Returns a sampler with weights, of 4 rows of 256 tokens unless `options` replace this."""
+    defaults: dict[str, Any] = dict(
+        rows=4,
+        cache_length=256,
+        buckets=((32, 4), (64, 2)),
+        decode_steps=4,
+        return_after_finished=1,
+    )
+    sampler = Sampler(policy, stop_ids=stop_ids, **defaults | options)
+    sampler.set_params(params, version=version)
+    return sampler
 
 
 def hybrid_config(**changes: Any) -> DecoderConfig:

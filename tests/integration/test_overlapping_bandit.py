@@ -1,13 +1,11 @@
 """Learning with rollouts that overlap."""
 
-import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
 from agentgym_jax.telemetry.metrics_file import read_metrics
+from tests.processes import launch
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -15,12 +13,9 @@ ROOT = pathlib.Path(__file__).parents[2]
 @pytest.mark.slow
 def test_a_bandit_is_learned_from_episodes_of_several_versions(tmp_path):
     workdir = tmp_path / "run"
-    overrides = ("--config=configs/rl/bandit.py", "--config.rollout.max_off_policy_steps=3")
-    command = [sys.executable, "-m", "agentgym_jax.train", f"--workdir={workdir}", *overrides]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'envs'}", "XLA_FLAGS": ""}
-    done = subprocess.run(
-        [*command, "--noplots_at_end"], env=environment, cwd=ROOT, capture_output=True, text=True
-    )
+    overrides = ("--config.rollout.max_off_policy_steps=3", "--noplots_at_end")
+    paths = f"{ROOT}:{ROOT / 'envs'}"
+    done = launch.train_alone("configs/rl/bandit.py", workdir, *overrides, PYTHONPATH=paths)
     assert done.returncode == 0, done.stderr[-3000:]
     lines = read_metrics(workdir / "metrics.jsonl")
     first, last = lines[0], lines[-1]

@@ -2,11 +2,8 @@
 
 import hashlib
 import json
-import os
 import pathlib
 import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -109,14 +106,7 @@ def train(folder, url):
     """Runs the tiny job with a judge in a new process."""
     path = folder / "config.py"
     path.write_text(CONFIG.format(root=str(ROOT), url=url))
-    command = [sys.executable, "-m", "agentgym_jax.train", f"--config={path}"]
-    return subprocess.run(
-        [*command, f"--workdir={folder}/run"],
-        cwd=ROOT,
-        env=os.environ | {"XLA_FLAGS": ""},  # one device, not the eight of the test session
-        capture_output=True,
-        text=True,
-    )
+    return launch.train_alone(path, folder / "run")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A policy that is small enough to compile in a second, and batches for it."""
+"""A policy that is small enough to compile in a second, its updates, and batches of episodes."""
 
 import dataclasses
 import functools
@@ -8,11 +8,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
-from agentgym_jax.algorithms import losses
+from agentgym_jax.algorithms import ALGORITHMS, losses
 from agentgym_jax.learner import optimizer, train_state, update
+from agentgym_jax.learner.experience import make_experience, pack_experience
 from agentgym_jax.models.policy import Policy
-from tests.builders import decoder_config
+from configs import common
+from tests.builders import decoder_config, pack_sequences, token_sequences
 
 CONFIG = decoder_config(vocab_size=64, hidden_size=16, intermediate_size=32)
 OPTIMIZER = {
@@ -65,6 +68,74 @@ def make_learner(layout=None, token_loss=SURROGATE, **changes):
     first = train_state.create(policy, built, first_params(), layout)
     # Every state is a copy, because an update donates its state's arrays.
     return Learner(policy, built, lambda: jax.tree.map(jnp.array, first), step)
+
+
+def on_host(tree):
+    """Returns copies of the arrays, because the next update donates those of the state."""
+    return jax.tree.map(np.array, tree)
+
+
+def steps_from(learner, state, seeds, layout=None):
+    """Returns the state after one step for each seed's batch."""
+    for seed in seeds:
+        batch = update.put_batch(pack_sequences(token_sequences(seed=seed), micro_rows=8), layout)
+        state, _ = learner.update(state, batch)
+    return state
+
+
+def gradient(learner, batch):
+    """Returns the gradient of one step from the first state, and the step's metrics."""
+    state, metrics = learner.update(learner.state(), update.put_batch(batch))
+    return first_gradient(state), on_host(metrics)
+
+
+def first_gradient(state):
+    """Returns the gradient of a first step, which is ten times Adam's first moment after it."""
+    return jax.tree.map(lambda m: 10.0 * np.asarray(m), optax.tree.get(state.opt_state, "mu"))
+
+
+def experience_of(episodes, name="grpo", group_size=None, **changes):
+    """Returns the experience of episodes; `changes` replace options of `make_experience`."""
+    options = dict(
+        algorithm=ALGORITHMS[name],
+        group_size=group_size or len(episodes),
+        max_tokens=16,
+        reward="success",
+        failed_turn_penalty=0.0,
+        truncation="fail",
+        advantage_options=advantage_options(name),
+    )
+    return make_experience(episodes, **(options | changes))
+
+
+def advantage_options(name):
+    """Returns the options of an algorithm's advantages."""
+    return common.make_algorithm(name, length=16)["advantage"]
+
+
+def pack_all(experience, **changes):
+    """Returns the batch of all episodes; `changes` replace options of `pack_experience`."""
+    options = dict(
+        aggregation_options=dict(mode="token_mean"),
+        row_length=16,
+        num_row_lengths=1,
+        rows_multiple=1,
+        keep_zero_advantage=True,
+    )
+    everything = np.arange(len(experience.trajectories))
+    return pack_experience(experience, everything, **(options | changes))
+
+
+def assert_close(found, expected, tolerance=2e-5):
+    """Compares trees; the tolerance is relative to the largest entry of each array.
+
+    The default is for float32 sums in another order.
+    """
+
+    def compare(a, b):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
+
+    jax.tree.map(compare, found, expected)
 
 
 @functools.cache

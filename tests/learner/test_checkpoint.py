@@ -9,17 +9,17 @@ import signal
 import subprocess
 import sys
 
+import chex
 import jax
 import numpy as np
 import pytest
 
-from agentgym_jax.learner import checkpoint, train_state, update
+from agentgym_jax.learner import checkpoint, train_state
 from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
 from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.policy import Policy, make_sampler_params
-from tests.builders import pack_sequences, token_sequences
-from tests.learner.learner_parts import CONFIG, make_learner
+from tests.learner.learner_parts import CONFIG, make_learner, on_host, steps_from
 from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
@@ -27,25 +27,8 @@ pytestmark = pytest.mark.usefixtures("compiled_fast")
 EXTRA = {"seed": 2**63 + 1, "position": [3, 17], "rate": 0.1, "nested": {"horizon": None}}
 
 
-def on_host(tree):
-    return jax.tree.map(np.array, tree)
-
-
-def assert_equal(found, expected):
-    assert jax.tree.structure(found) == jax.tree.structure(expected)
-    jax.tree.map(np.testing.assert_array_equal, found, expected)
-
-
 def abstract(learner, layout=None):
     return train_state.abstract_state(learner.policy, learner.optimizer, layout)
-
-
-def steps_from(learner, state, seeds):
-    for seed in seeds:
-        state, _ = learner.update(
-            state, update.put_batch(pack_sequences(token_sequences(seed=seed)))
-        )
-    return state
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +58,7 @@ def test_a_round_trip_is_exact(learner, saved):
     with Checkpoints(directory, max_to_keep=5, read_only=True) as checkpoints:
         assert checkpoints.steps() == [1, 2]
         state, extra = checkpoints.restore(checkpoints.latest_step(), abstract(learner))
-    assert_equal(on_host(state), expected)
+    chex.assert_trees_all_equal(on_host(state), expected)
     assert state.step == 2
     assert extra == EXTRA
 
@@ -86,7 +69,7 @@ def test_a_restored_state_trains_exactly_like_the_original(learner, saved):
     through = steps_from(learner, learner.state(), [0, 1, 2, 3])
     with Checkpoints(directory, max_to_keep=5, read_only=True) as checkpoints:
         state, _ = checkpoints.restore(2, abstract(learner))
-    assert_equal(on_host(steps_from(learner, state, [2, 3])), on_host(through))
+    chex.assert_trees_all_equal(on_host(steps_from(learner, state, [2, 3])), on_host(through))
 
 
 def test_an_update_during_a_save_does_not_change_the_saved_state(learner, tmp_path):
@@ -97,7 +80,7 @@ def test_an_update_during_a_save_does_not_change_the_saved_state(learner, tmp_pa
         steps_from(learner, state, [0, 1])  # these steps donate the arrays that are being written
         checkpoints.wait()
         restored, _ = checkpoints.restore(1, abstract(learner))
-    assert_equal(on_host(restored), expected)
+    chex.assert_trees_all_equal(on_host(restored), expected)
 
 
 @pytest.mark.parametrize("shape", [(8, 1, 1), (1, 4, 2)], ids=str)
@@ -108,7 +91,7 @@ def test_a_checkpoint_restores_onto_another_mesh(learner, saved, shape):
     target = abstract(learner, layout)
     with Checkpoints(directory, max_to_keep=5, read_only=True) as checkpoints:
         state, _ = checkpoints.restore(2, target)
-    assert_equal(on_host(state), expected)
+    chex.assert_trees_all_equal(on_host(state), expected)
     for x, wanted in zip(jax.tree.leaves(state), jax.tree.leaves(target), strict=True):
         assert x.sharding.is_equivalent_to(wanted.sharding, x.ndim)
 
@@ -118,7 +101,7 @@ def test_parameters_and_extra_can_be_restored_separately(learner, saved):
     with Checkpoints(directory, max_to_keep=5, read_only=True) as checkpoints:
         params = checkpoints.restore_params(2, learner.policy.abstract_params())
         assert checkpoints.restore_extra(1) == {"step": 1}
-    assert_equal(on_host(params), expected.params)
+    chex.assert_trees_all_equal(on_host(params), expected.params)
 
 
 def lists_that_live():
@@ -347,8 +330,10 @@ def test_the_stale_rollout_weights_are_saved_with_the_state(learner, tmp_path):
         checkpoints.wait()
         for step in (1, 2):
             found, _ = checkpoints.restore(step, abstract(learner))
-            assert_equal(on_host(found.params), on_host(state.params))
-        assert_equal(on_host(checkpoints.restore_behaviour(2, shapes)), on_host(older))
+            chex.assert_trees_all_equal(on_host(found.params), on_host(state.params))
+        chex.assert_trees_all_equal(
+            on_host(checkpoints.restore_behaviour(2, shapes)), on_host(older)
+        )
         with pytest.raises(CheckpointError, match="saved None"):
             checkpoints.restore_behaviour(1, shapes)
 
@@ -361,7 +346,7 @@ def test_stale_int8_weights_are_restored_to_the_last_bit(learner, tmp_path):
         checkpoints.save(1, state, {}, {"0": older})
         checkpoints.wait()
         found = checkpoints.restore_behaviour(1, {"0": policy.abstract_sampler_params()})["0"]
-    assert_equal(on_host(found), on_host(older))
+    chex.assert_trees_all_equal(on_host(found), on_host(older))
     assert found["layers"].base["mlp"]["up_kernel"].dtype == np.int8
 
 

@@ -1,7 +1,6 @@
 """Adam with moments in bfloat16 or 8 bits: rounding, memory, sharding, and the optimiser step."""
 
-import functools
-
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +14,7 @@ from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models.config import PRESETS
 from agentgym_jax.models.policy import Policy
 from tests.builders import pack_sequences, token_sequences
-from tests.learner.learner_parts import OPTIMIZER, first_params, make_learner
+from tests.learner.learner_parts import OPTIMIZER, first_params, make_learner, on_host, steps_from
 
 COMPACT = ("bfloat16", "int8")
 CODES = {"first": (127, 2), "second": (255, 4)}
@@ -26,25 +25,10 @@ def compact(request):
     return make_learner(moments=request.param)
 
 
-def on_host(tree):
-    return jax.tree.map(np.array, tree)
-
-
-def assert_equal(found, expected):
-    jax.tree.map(np.testing.assert_array_equal, found, expected)
-
-
 def spread(shape, seed=0):
     """Returns random numbers of both signs over four orders of magnitude."""
     rng = np.random.default_rng(seed)
     return jnp.asarray(rng.normal(size=shape) * 10 ** rng.uniform(-4, 0, shape), jnp.float32)
-
-
-def steps_from(learner, state, seeds, layout=None):
-    for seed in seeds:
-        batch = update.put_batch(pack_sequences(token_sequences(seed=seed), micro_rows=8), layout)
-        state, _ = learner.update(state, batch)
-    return state
 
 
 @pytest.mark.parametrize(
@@ -172,9 +156,7 @@ def test_eight_devices_equal_one(moments):
     expected = on_host(steps_from(alone, alone.state(), range(3)).params)
     found = on_host(steps_from(sharded, sharded.state(), range(3), layout).params)
     # The random bits are equal, but a moment close to a rounding threshold may fall on either side.
-    jax.tree.map(
-        functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=2e-3), found, expected
-    )
+    chex.assert_trees_all_close(found, expected, rtol=1e-3, atol=2e-3)
 
 
 def test_a_run_from_a_checkpoint_continues_bit_for_bit(compact, tmp_path):
@@ -185,7 +167,7 @@ def test_a_run_from_a_checkpoint_continues_bit_for_bit(compact, tmp_path):
         abstract = train_state.abstract_state(compact.policy, compact.optimizer)
         restored, _ = checkpoints.restore(1, abstract)
     expected = on_host(steps_from(compact, state, [1, 2]))
-    assert_equal(on_host(steps_from(compact, restored, [1, 2])), expected)
+    chex.assert_trees_all_equal(on_host(steps_from(compact, restored, [1, 2])), expected)
 
 
 def test_a_skipped_update_leaves_the_moments_unchanged(compact):
@@ -195,7 +177,7 @@ def test_a_skipped_update_leaves_the_moments_unchanged(compact):
     bad = batch.replace(weights=batch.weights * np.float32(np.nan))
     after, metrics = compact.update(state, update.put_batch(bad))
     assert metrics["skipped"] == 1
-    assert_equal(on_host(after), before)
+    chex.assert_trees_all_equal(on_host(after), before)
 
 
 def test_steps_are_close_to_those_of_float32_moments(compact, learner):

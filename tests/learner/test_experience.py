@@ -8,14 +8,9 @@ import pytest
 from agentgym_jax.algorithms import ALGORITHMS, losses
 from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.learner import importance
-from agentgym_jax.learner.experience import (
-    make_experience,
-    pack_experience,
-    token_rewards,
-    turn_anchors,
-)
-from configs import common
+from agentgym_jax.learner.experience import token_rewards, turn_anchors
 from tests.builders import trajectory, turn
+from tests.learner.learner_parts import advantage_options, experience_of, pack_all
 
 
 def episode(turns: str, *, success=False, reward=0.0):
@@ -43,16 +38,8 @@ def episode(turns: str, *, success=False, reward=0.0):
 
 
 def advantages(episodes, penalty):
-    experience = make_experience(
-        episodes,
-        algorithm=ALGORITHMS["grpo"],
-        group_size=len(episodes),
-        max_tokens=16,
-        reward="success",
-        failed_turn_penalty=penalty,
-        truncation="fail",
-        advantage_options=dict(std_normalize=False),
-    )
+    options = dict(std_normalize=False)
+    experience = experience_of(episodes, failed_turn_penalty=penalty, advantage_options=options)
     return experience.advantage_BT[:, 1], int(experience.informative_P.sum())
 
 
@@ -99,56 +86,22 @@ def test_a_success_with_failed_turns_beats_a_failure_without_any():
     assert found[0] > found[1]
 
 
-def advantage_options(name):
-    return common.make_algorithm(name, length=16)["advantage"]
-
-
-def make(episodes, name="grpo", group_size=None, **changes):
-    options = dict(
-        algorithm=ALGORITHMS[name],
-        group_size=group_size or len(episodes),
-        max_tokens=16,
-        reward="success",
-        failed_turn_penalty=0.0,
-        truncation="fail",
-        advantage_options=advantage_options(name),
-    )
-    return make_experience(episodes, **(options | changes))
-
-
 @pytest.mark.parametrize("name", ["grpo", "ppo"])
 def test_an_episode_with_branches_may_be_longer_than_a_row(name):
     episodes = [episode("ddd", success=True), episode("d")]
     branched = [dataclasses.replace(episodes[0], branch_starts=(4, 7)), episodes[1]]
-    wide = make(episodes, name)
-    narrow = make(branched, name, max_tokens=4)
+    wide = experience_of(episodes, name)
+    narrow = experience_of(branched, name, max_tokens=4)
     assert narrow.advantage_BT.shape == (2, 12)
     np.testing.assert_allclose(narrow.advantage_BT, wide.advantage_BT[:, :12], atol=1e-6)
-    batch = pack_experience(
-        narrow,
-        np.arange(2),
-        aggregation_options=dict(mode="token_mean"),
-        row_length=4,
-        num_row_lengths=1,
-        rows_multiple=1,
-        keep_zero_advantage=True,
-    )
-    assert batch.tokens.shape == (4, 4)
+    assert pack_all(narrow, row_length=4).tokens.shape == (4, 4)
 
 
 def test_the_ratio_of_a_sequence_is_that_of_a_branch():
     """Rewards and weights are those of the episode, and every branch has its own ratio."""
     episodes = [episode("ddd", success=True), episode("d")]
     branched = [dataclasses.replace(episodes[0], branch_starts=(4, 7)), episodes[1]]
-    batch = pack_experience(
-        make(branched, "grpo"),
-        np.arange(2),
-        aggregation_options=dict(mode="sequence_mean"),
-        row_length=16,
-        num_row_lengths=1,
-        rows_multiple=1,
-        keep_zero_advantage=True,
-    )
+    batch = pack_all(experience_of(branched), aggregation_options=dict(mode="sequence_mean"))
     number = batch.sequence_ids
     assert number.max() == 3  # three branches and an episode without
     learner = np.where(batch.action_mask, -0.1 * (1 + number), 0.0).astype(np.float32)
@@ -247,7 +200,7 @@ def test_a_group_is_informative_if_its_advantages_are_not_zero(name, options, ex
     These episodes take 1, 2, 3 and 4 turns. The other group is solved in half of its episodes.
     """
     others = [episode("d", success=i % 2 == 0) for i in range(4)]
-    found = make(
+    found = experience_of(
         [*map(solved_after, (1, 2, 3, 4)), *others],
         name,
         group_size=4,
@@ -264,7 +217,7 @@ def test_gigpo_uses_the_states_of_the_episodes():
 
     The first action of that episode therefore gets the lower advantage.
     """
-    found = make(
+    found = experience_of(
         [
             shown("rd", "hall", "No.", "end", success=True),
             shown("d", "hall", "end", success=True),
@@ -278,24 +231,16 @@ def test_gigpo_uses_the_states_of_the_episodes():
 
 def test_filtered_groups_do_not_count_in_the_denominator():
     episodes = [episode("d", success=True), episode("d"), episode("dd"), episode("dd")]
-    kept = make(episodes, group_size=2)
-    filtered = make(episodes, group_size=2, zero_variance="filter")
+    kept = experience_of(episodes, group_size=2)
+    filtered = experience_of(episodes, group_size=2, zero_variance="filter")
     np.testing.assert_array_equal(kept.advantage_BT, filtered.advantage_BT)
     np.testing.assert_array_equal(kept.counted_B, [True] * 4)
     np.testing.assert_array_equal(filtered.counted_B, [True, True, False, False])
-    resampled = make(episodes, group_size=2, zero_variance="resample")
+    resampled = experience_of(episodes, group_size=2, zero_variance="resample")
     np.testing.assert_array_equal(resampled.counted_B, filtered.counted_B)
 
     def weights(experience, keep_zero_advantage):
-        batch = pack_experience(
-            experience,
-            np.arange(4),
-            aggregation_options=dict(mode="token_mean"),
-            row_length=16,
-            num_row_lengths=1,
-            rows_multiple=1,
-            keep_zero_advantage=keep_zero_advantage,
-        )
+        batch = pack_all(experience, keep_zero_advantage=keep_zero_advantage)
         return np.unique(batch.weights[batch.action_mask])
 
     # 2 + 2 + 4 + 4 action tokens; the second group has no gradient, but its tokens count in the
@@ -308,7 +253,7 @@ def test_filtered_groups_do_not_count_in_the_denominator():
 def test_penalties_can_make_groups_informative():
     episodes = [episode("d"), episode("u"), episode("d", success=True), episode("r", success=True)]
     for penalty, expected in ((0.0, [False] * 4), (0.1, [True] * 4)):
-        found = make(episodes, group_size=2, failed_turn_penalty=penalty)
+        found = experience_of(episodes, group_size=2, failed_turn_penalty=penalty)
         np.testing.assert_array_equal(found.informative_B, expected)
 
 
@@ -316,7 +261,7 @@ def test_penalties_can_make_groups_informative():
 def test_a_truncated_episode_is_a_failure_or_is_masked(truncation, is_valid):
     failed = dataclasses.replace(episode("d"), outcome=Outcome.FAILURE)
     cut = dataclasses.replace(episode("d"), outcome=Outcome.HORIZON)
-    found = make([episode("d", success=True), failed, cut], truncation=truncation)
+    found = experience_of([episode("d", success=True), failed, cut], truncation=truncation)
     assert found.episodes.valid_B.tolist() == [True, True, is_valid]
     assert found.advantage_BT[2].any() == is_valid
 
@@ -328,7 +273,7 @@ def test_a_kl_penalty_in_the_reward_is_charged_per_token():
     ]
     # The reference also scores prompt and observation tokens, which get no penalty.
     reference = [np.array([-3.0, -1.5, -1.0, -2.0]), np.array([-3.0, -1.0, -0.5, -2.0])]
-    found = make(episodes, kl_coef=0.1, reference_logprobs=reference)
+    found = experience_of(episodes, kl_coef=0.1, reference_logprobs=reference)
     expected = [[0, -0.05, 1.0, 0], [0, 0, 0.05, 0]]
     np.testing.assert_allclose(found.episodes.reward_BT[:, :4], expected, atol=1e-7)
     assert found.reference_divergence == pytest.approx((0.5 - 0.5) / 4)
@@ -337,14 +282,14 @@ def test_a_kl_penalty_in_the_reward_is_charged_per_token():
 
 def test_reinforce_subtracts_the_expected_return():
     episodes = [episode("d", success=True), episode("d")]
-    found = make(episodes, "reinforce", expected_returns={"babyai": 0.25})
+    found = experience_of(episodes, "reinforce", expected_returns={"babyai": 0.25})
     np.testing.assert_allclose(found.advantage_BT[:, 1], [0.75, -0.25])
     assert found.informative_P.sum() == 1
 
 
 def test_each_environment_has_its_own_baseline_and_mean_return():
     other = dataclasses.replace(episode("d", success=True), item_id="text_craft_3")
-    found = make([episode("d"), other], "reinforce", expected_returns={"babyai": 0.25})
+    found = experience_of([episode("d"), other], "reinforce", expected_returns={"babyai": 0.25})
     np.testing.assert_allclose(found.advantage_BT[:, 1], [-0.25, 1.0])
     assert found.mean_returns == {"babyai": 0.0, "text_craft": 1.0}
 
@@ -353,14 +298,14 @@ def test_each_environment_has_its_own_baseline_and_mean_return():
 def test_a_success_is_worth_more_than_a_failure_under_every_algorithm(name):
     episodes = [episode("ddd", success=True), episode("ddd")]
     values = [np.zeros(len(e.tokens), np.float32) for e in episodes]
-    found = make(episodes, name, values_after=values)
+    found = experience_of(episodes, name, values_after=values)
     assert found.advantage_BT[0, 1] > max(0.0, found.advantage_BT[1, 1])
 
 
 def test_the_value_of_a_token_is_the_critics_value_before_it():
     made = episode("dd", success=True)
     values = np.arange(len(made.tokens), dtype=np.float32)
-    found = make([made], "ppo", values_after=[values])
+    found = experience_of([made], "ppo", values_after=[values])
     np.testing.assert_array_equal(found.episodes.value_BT[0, 1 : len(values)], values[:-1])
     # With lambda 1 the target is the return and does not depend on the critic's values.
     np.testing.assert_allclose(found.return_BT[0][made.action_mask.nonzero()[0]], 1.0, rtol=1e-6)
@@ -387,7 +332,7 @@ def test_a_truncated_episode_can_bootstrap_from_the_critic(truncation, shows_nex
     made = cut("dd", shows_next=shows_next)
     values = np.zeros(len(made.tokens), np.float32)
     values[-1] = 5.0
-    found = make([made], "ppo", truncation=truncation, values_after=[values])
+    found = experience_of([made], "ppo", truncation=truncation, values_after=[values])
     last = made.turns[-1].action_stop - 1
     assert found.return_BT[0, last] == pytest.approx(expected)
 
@@ -397,25 +342,29 @@ def test_a_bootstrapped_value_replaces_the_score_so_far(reward):
     """Checks a truncated episode with the score 0.5 so far; the critic's value is 0.6 everywhere."""
     made = dataclasses.replace(cut("dd", shows_next=True), score=0.5, success=True)
     values = np.full(len(made.tokens), 0.6, np.float32)
-    found = make([made], "ppo", truncation="bootstrap", reward=reward, values_after=[values])
+    found = experience_of(
+        [made], "ppo", truncation="bootstrap", reward=reward, values_after=[values]
+    )
     np.testing.assert_allclose(found.return_BT[0][found.episodes.action_mask_BT[0]], 0.6, rtol=1e-6)
     # An episode without space for the next observation keeps its reward.
     full = dataclasses.replace(cut("dd", shows_next=False), score=0.5, success=False)
-    found = make([full], "ppo", truncation="bootstrap", reward="score", values_after=[values[:6]])
+    found = experience_of(
+        [full], "ppo", truncation="bootstrap", reward="score", values_after=[values[:6]]
+    )
     assert found.return_BT[0, full.turns[-1].action_stop - 1] == pytest.approx(0.5)
 
 
 def test_an_ended_episode_is_not_bootstrapped():
     made = dataclasses.replace(episode("dd"), outcome=Outcome.FAILURE)
     values = np.full(len(made.tokens), 5.0, np.float32)
-    found = make([made], "ppo", truncation="bootstrap", values_after=[values])
+    found = experience_of([made], "ppo", truncation="bootstrap", values_after=[values])
     assert found.return_BT[0, made.turns[-1].action_stop - 1] == 0.0
 
 
 @pytest.mark.parametrize("zero_variance", ["drop", ""])
 def test_the_error_for_an_unknown_option_lists_the_known_ones(zero_variance):
     with pytest.raises(ValueError, match="zero_variance.*keep.*filter"):
-        make([episode("d")], zero_variance=zero_variance)
+        experience_of([episode("d")], zero_variance=zero_variance)
 
 
 def test_an_oversized_prompt_is_invalid_and_does_not_affect_other_episodes():
@@ -428,7 +377,7 @@ def test_an_oversized_prompt_is_invalid_and_does_not_affect_other_episodes():
         policy_versions=np.full(40, -1, np.int32),
     )
     solved, failed = episode("d", success=True), episode("d")
-    with_it = make([endless, solved, failed])
-    without = make([solved, failed])
+    with_it = experience_of([endless, solved, failed])
+    without = experience_of([solved, failed])
     assert not with_it.episodes.valid_B[0]
     np.testing.assert_array_equal(with_it.advantage_BT[1:], without.advantage_BT)

@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -72,7 +73,7 @@ def test_micro_batches_leave_the_result_unchanged():
     made = token_sequences()
     whole, *_ = train(pack_sequences(made, micro_rows=8), steps=1, name="sgd")
     split, *_ = train(pack_sequences(made, micro_rows=2), steps=1, name="sgd")
-    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6), split, whole)
+    chex.assert_trees_all_close(split, whole, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -84,10 +85,9 @@ def test_eight_devices_equal_one(sizes):
     expected, _, metrics = train(batches)
     layout = Layout(make_mesh(**sizes), TRAIN_RULES)
     found, _, sharded_metrics = train(batches, layout)
-    close = functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=2e-4)
-    jax.tree.map(close, found, expected)
-    close(sharded_metrics["loss"], metrics["loss"])
-    close(sharded_metrics["grad_norm"], metrics["grad_norm"])
+    chex.assert_trees_all_close(found, expected, rtol=1e-3, atol=2e-4)
+    for name in ("loss", "grad_norm"):
+        np.testing.assert_allclose(sharded_metrics[name], metrics[name], rtol=1e-3, atol=2e-4)
 
 
 def test_the_first_step_follows_the_gradient_of_merged_weights():

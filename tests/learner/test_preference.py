@@ -2,6 +2,7 @@ import json
 import math
 import pathlib
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +22,14 @@ from agentgym_jax.learner.preference import (
 )
 from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models.policy import Policy
-from tests.learner.learner_parts import CONFIG, OPTIMIZER, first_params
+from tests.learner.learner_parts import (
+    CONFIG,
+    OPTIMIZER,
+    assert_close,
+    first_gradient,
+    first_params,
+    on_host,
+)
 
 pytestmark = pytest.mark.usefixtures("compiled_fastest")
 
@@ -76,11 +84,9 @@ class Learner:
         return state, jax.tree.map(float, metrics)
 
     def gradient(self, batch):
-        """Returns the gradient of one step, which is ten times Adam's first moment after the step."""
+        """Returns the gradient of one step from the first state, and the step's metrics."""
         state, metrics = self.step(batch)
-        found = jax.tree.leaves(state.opt_state, is_leaf=lambda x: hasattr(x, "mu"))
-        (adam,) = [x for x in found if hasattr(x, "mu")]
-        return jax.tree.map(lambda m: 10.0 * np.asarray(m), adam.mu), metrics
+        return first_gradient(state), metrics
 
 
 @pytest.fixture(scope="module")
@@ -125,13 +131,6 @@ def on_policy(pairs):
     for row, one in zip(scored, (one for pair in pairs for one in pair), strict=True):
         made.append(Member(one.tokens, one.action_mask, row[: len(one.tokens)]))
     return list(zip(made[::2], made[1::2], strict=True))
-
-
-def assert_close(found, expected, tolerance=2e-5):
-    def compare(a, b):
-        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
-
-    jax.tree.map(compare, found, expected)
 
 
 @pytest.mark.slow
@@ -263,12 +262,12 @@ def test_values_off_the_mask_do_not_affect_the_gradient(learner):
 def test_an_update_that_is_not_finite_is_skipped_and_reported(learner):
     batch = packed(some_pairs())
     state, _ = learner.step(batch)
-    before = jax.tree.map(np.array, state)
+    before = on_host(state)
     tokens = batch.tokens
     reference = np.where(tokens.action_mask, np.float32(np.nan), tokens.reference_logprobs)
     spoiled = batch.replace(tokens=tokens.replace(reference_logprobs=reference))
     after, metrics = learner.step(spoiled, state)
-    jax.tree.map(np.testing.assert_array_equal, after, before)
+    chex.assert_trees_all_equal(after, before)
     assert metrics["skipped"] == 1 and metrics["loss"] == 0
 
 

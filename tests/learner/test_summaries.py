@@ -6,15 +6,13 @@ import jax
 import numpy as np
 import pytest
 
-from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.episodes import summary
 from agentgym_jax.episodes.trajectory import Outcome, Trajectory, to_record
-from agentgym_jax.learner.experience import make_experience, pack_experience
 from agentgym_jax.mesh.cluster import pack_value, unpack_value
 from agentgym_jax.rl.rl_metrics import _outcome_metrics
 from agentgym_jax.rl.update_step import age_metrics
-from configs import common
 from tests.builders import trajectory, turn
+from tests.learner.learner_parts import experience_of, pack_all
 
 GROUP = 4
 
@@ -69,16 +67,7 @@ def summaries(whole, loaded):
 
 
 def make(episodes, name):
-    return make_experience(
-        episodes,
-        algorithm=ALGORITHMS[name],
-        group_size=GROUP,
-        max_tokens=16,
-        reward="turn",
-        failed_turn_penalty=0.1,
-        truncation="fail",
-        advantage_options=common.make_algorithm(name, length=16)["advantage"],
-    )
+    return experience_of(episodes, name, GROUP, reward="turn", failed_turn_penalty=0.1)
 
 
 @pytest.mark.parametrize("name", ["grpo", "gigpo"])
@@ -101,16 +90,7 @@ def test_a_process_loads_the_episodes_of_its_rows_and_packs_the_same_batch(
     whole, summaries, loaded
 ):
     def packed(episodes, own_rows=None):
-        return pack_experience(
-            make(episodes, "grpo"),
-            np.arange(len(whole)),
-            aggregation_options=dict(mode="token_mean"),
-            row_length=16,
-            num_row_lengths=1,
-            rows_multiple=4,
-            keep_zero_advantage=True,
-            own_rows=own_rows,
-        )
+        return pack_all(make(episodes, "grpo"), rows_multiple=4, own_rows=own_rows)
 
     expected, own_rows = packed(whole), np.array([True, False, False, True])
     found = packed(summaries, own_rows)

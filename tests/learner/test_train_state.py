@@ -1,3 +1,4 @@
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,10 +26,6 @@ def layout():
     return Layout(make_mesh(data=2, fsdp=2, tensor=2), TRAIN_RULES)
 
 
-def assert_equal(found, expected):
-    jax.tree.map(np.testing.assert_array_equal, found, expected)
-
-
 def test_moments_have_the_sharding_of_their_parameter(optimizer, layout):
     state = train_state.create(Policy(CONFIG), optimizer, first_params(), layout)
     kernel = state.params["layers"]["mlp"]["up_kernel"]
@@ -52,9 +49,7 @@ def test_sharded_random_parameters_equal_those_of_one_device(adamw, layout):
     params = policy.init_sharded(jax.random.key(0), layout)
     state = train_state.create(policy, adamw, params, layout)
     # sharded float32 random numbers are scaled in another order, so the last bit may differ
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=3e-7), state.params, first_params()
-    )
+    chex.assert_trees_all_close(state.params, first_params(), rtol=3e-7, atol=0)
     assert state.params["layers"]["mlp"]["up_kernel"].sharding.spec == jax.P(None, "fsdp", "tensor")
     assert state.step == 0
 
@@ -65,9 +60,9 @@ def test_create_copies_the_given_parameters(adamw, layout, is_sharded):
     params = jax.tree.map(jnp.asarray, first_params())
     expected = jax.tree.map(np.array, params)
     state = train_state.create(policy, adamw, params, layout if is_sharded else None)
-    assert_equal(state.params, expected)
+    chex.assert_trees_all_equal(state.params, expected)
     jax.jit(lambda s: jax.tree.map(jnp.negative, s), donate_argnums=0)(state)
-    assert_equal(params, expected)  # not deleted, because the state was a copy
+    chex.assert_trees_all_equal(params, expected)  # not deleted, because the state was a copy
 
 
 @pytest.mark.parametrize("is_sharded", [False, True])

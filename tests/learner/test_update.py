@@ -1,5 +1,4 @@
-import functools
-
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,36 +9,9 @@ from agentgym_jax.episodes import batch as batching
 from agentgym_jax.learner import update
 from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from tests.builders import pack_sequences, token_sequences
-from tests.learner.learner_parts import CONFIG, make_learner
+from tests.learner.learner_parts import CONFIG, assert_close, gradient, make_learner, on_host
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
-
-# Tolerance for float32 sums in another order, relative to the largest entry of each array.
-TOLERANCE = 2e-5
-
-
-def on_host(tree):
-    # copies, because the next update donates the arrays of the state
-    return jax.tree.map(np.array, tree)
-
-
-def assert_close(found, expected, tolerance=TOLERANCE):
-    def compare(a, b):
-        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
-
-    jax.tree.map(compare, found, expected)
-
-
-def assert_equal(found, expected):
-    jax.tree.map(np.testing.assert_array_equal, found, expected)
-
-
-def gradient(learner, batch):
-    """Returns the gradient of one step, which is ten times Adam's first moment after the step."""
-    state, metrics = learner.update(learner.state(), update.put_batch(batch))
-    moments = [x for x in jax.tree.leaves(state.opt_state, is_leaf=lambda x: hasattr(x, "mu"))]
-    (adam,) = [x for x in moments if hasattr(x, "mu")]
-    return on_host(jax.tree.map(lambda m: 10.0 * m, adam.mu)), on_host(metrics)
 
 
 def test_micro_batch_split_leaves_the_gradient_unchanged(learner):
@@ -112,8 +84,8 @@ def test_values_off_the_mask_do_not_affect_the_update(learner):
     names = ("weights", "advantages", "old_logprobs", "reference_logprobs", "sampler_logprobs")
     soiled = batch.replace(**{name: dirty(getattr(batch, name)) for name in names})
     found, soiled_metrics = gradient(learner, soiled)
-    assert_equal(found, expected)
-    assert_equal(soiled_metrics, metrics)
+    chex.assert_trees_all_equal(found, expected)
+    chex.assert_trees_all_equal(soiled_metrics, metrics)
 
 
 def test_an_unchanged_policy_has_ratio_one(learner):
@@ -199,7 +171,7 @@ def test_an_unusable_batch_is_skipped_and_reported(learner, spoil):
     after, metrics = learner.update(
         state, update.put_batch(spoil(pack_sequences(token_sequences())))
     )
-    assert_equal(on_host(after), before)
+    chex.assert_trees_all_equal(on_host(after), before)
     assert metrics["skipped"] == 1
     assert metrics["update_norm"] == 0
     assert all(np.isfinite(v) for v in metrics.values())
@@ -218,13 +190,13 @@ def test_an_update_is_skipped_only_if_its_gradient_exceeds_the_limit(
     state, metrics = learner.update(
         state, update.put_batch(batch), update.put_scalar(np.float32(0.99 * norm))
     )
-    assert_equal(on_host(state), before)
+    chex.assert_trees_all_equal(on_host(state), before)
     assert (metrics["skipped"], metrics["nonfinite"]) == (1, 0)
     assert metrics["grad_norm"] == norm
     state, metrics = learner.update(
         state, update.put_batch(batch), update.put_scalar(np.float32(1.01 * norm))
     )
-    assert_equal(on_host(state), expected)
+    chex.assert_trees_all_equal(on_host(state), expected)
     assert (metrics["skipped"], metrics["nonfinite"]) == (0, 0)
 
 
@@ -323,8 +295,4 @@ def test_eight_devices_equal_one_for_a_full_update(learner, name, sizes):
     # Adam divides by the root of the second moment. If a gradient is nearly zero, rounding
     # therefore decides the sign of a step of about 1e-2 (the learning rate) for single weights.
     assert_close(metrics, expected_metrics, tolerance=1e-3)
-    jax.tree.map(
-        functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=2e-4),
-        params,
-        expected_params,
-    )
+    chex.assert_trees_all_close(params, expected_params, rtol=1e-3, atol=2e-4)

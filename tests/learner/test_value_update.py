@@ -6,6 +6,7 @@ The tests use separate critics and critics that share the policy's layers.
 import dataclasses
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -83,11 +84,7 @@ def shared_update():
 
 
 def assert_trees_close(found, expected, rtol=1e-4):
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-5 if rtol else 0),
-        found,
-        expected,
-    )
+    chex.assert_trees_all_close(found, expected, rtol=rtol, atol=1e-5 if rtol else 0)
 
 
 def test_initial_values_are_zero():

@@ -1,4 +1,4 @@
-"""Starts a command in several processes that form one run on fake CPU devices."""
+"""Starts a run in new processes: one with one device, or several with fake CPU devices."""
 
 import contextlib
 import os
@@ -62,6 +62,18 @@ def finish(command, count, *, folder, **options):
     with started(command, count, folder=folder, **options) as running:
         statuses = [process.wait(LIMIT_S) for process in running]
     return statuses, [(folder / f"{i}.log").read_text() for i in range(count)]
+
+
+def train_alone(config, workdir, *overrides, **variables):
+    """Trains in one process with one device; returns the finished process with its output."""
+    command = [sys.executable, "-m", "agentgym_jax.train", f"--config={config}"]
+    return subprocess.run(
+        [*command, f"--workdir={workdir}", *overrides],
+        cwd=ROOT,
+        env={**os.environ, "XLA_FLAGS": "", **variables},  # not the eight devices of the tests
+        capture_output=True,
+        text=True,
+    )
 
 
 def train(workdir, count, *overrides, devices=4, folder=None, by_process=None):

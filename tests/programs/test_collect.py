@@ -13,12 +13,10 @@ import jax
 import numpy as np
 import pytest
 
-from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import ServerUnavailable
 from agentgym_jax.client.no_server import NoServerTransport
 from agentgym_jax.client.pool import EnvPool
-from agentgym_jax.data.tasks import Task
 from agentgym_jax.episodes.batch import pack
 from agentgym_jax.episodes.trajectory import Outcome, TokenSource
 from agentgym_jax.learner.turn_masks import turn_masks
@@ -30,24 +28,20 @@ from agentgym_jax.programs.runners import CommandProgram, FunctionProgram
 from agentgym_jax.programs.task import AgentTask
 from agentgym_jax.rollout.agents import SampledRows
 from agentgym_jax.rollout.collect import Collector
-from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
-from agentgym_jax.rollout.interface import EnvironmentText
+from agentgym_jax.rollout.episode import EpisodeLimits
 from agentgym_jax.sampling.options import SamplingOptions
-from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.engine import Engine
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.grammars import Grammars
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.text.tool_chat import ToolChat
+from tests.builders import make_sampler
 from tests.programs import client_programs, programs
-from tests.rollout.world import World
+from tests.rollout.world import TEXT, World, make_requests
 from tests.waiting import PATIENCE_S, until
 
 LIMITS = EpisodeLimits(max_turns=3, max_tokens=240, max_parse_errors=0)
 SAMPLING = SamplingOptions(temperature=1.0, max_turn_tokens=6, max_tokens=240)
-TEXT = EnvironmentText(
-    preamble=(), parse=lambda text: ParsedAction(text.encode().hex() or "nothing")
-)
 
 
 class Setup:
@@ -59,16 +53,8 @@ class Setup:
         self.renderer = ChatRenderer(self.tokenizer)
         vocab_size = policy.config.vocab_size
         self.grammars = Grammars(self.tokenizer, self.renderer.stop_ids, vocab_size)
-        self.sampler = Sampler(
-            policy,
-            rows=rows,
-            cache_length=256,
-            buckets=((32, 4), (64, 2)),
-            decode_steps=4,
-            return_after_finished=1,
-            stop_ids=self.renderer.stop_ids,
-        )
-        self.sampler.set_params(policy.init(jax.random.key(0)), version=0)
+        params = policy.init(jax.random.key(0))
+        self.sampler = make_sampler(policy, params, self.renderer.stop_ids, rows=rows)
 
     def play(
         self,
@@ -96,11 +82,7 @@ class Setup:
             step_timeout_s=PATIENCE_S,
             transport=transport,
         )
-        requests = [
-            EpisodeRequest(Task("textcraft", task, ""), sample, 0, 0, limits, SAMPLING)
-            for task in tasks
-            for sample in range(group)
-        ]
+        requests = make_requests(tasks, group, limits, SAMPLING)
         with EnvPool(
             {"textcraft": client}, workers=8, max_idle_sessions=16, close_timeout_s=PATIENCE_S
         ) as pool:

@@ -6,16 +6,15 @@ import jax
 import numpy as np
 import pytest
 
-from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.episodes.batch import pack
 from agentgym_jax.episodes.trajectory import Outcome
-from agentgym_jax.learner.experience import make_experience, pack_experience
 from agentgym_jax.learner.turn_masks import turn_masks
 from agentgym_jax.learner.update import make_score
 from agentgym_jax.programs import compaction, delegation, react
 from agentgym_jax.programs.task import AgentTask
 from agentgym_jax.rollout.episode import EpisodeLimits
 from tests.fake_server import FakeServer
+from tests.learner.learner_parts import experience_of, pack_all
 from tests.programs.test_collect import Setup, function
 from tests.rollout.world import World
 
@@ -226,30 +225,14 @@ def test_every_conversation_has_the_advantage_of_its_episode_and_shares_its_weig
     episodes, _ = setup.play(function(compacted), range(8), limits=LIMITS)
     assert len({t.success for t in episodes}) == 2
     assert len({len(t.branches) for t in episodes}) > 1
-    made = make_experience(
-        episodes,
-        algorithm=ALGORITHMS["grpo"],
-        group_size=8,
-        max_tokens=256,
-        reward="success",
-        failed_turn_penalty=0.0,
-        truncation="fail",
-        advantage_options=dict(std_normalize=False),
-    )
+    options = dict(std_normalize=False)
+    made = experience_of(episodes, max_tokens=256, advantage_options=options)
     share = np.mean([t.success for t in episodes])
     for t, advantage_T in zip(episodes, made.advantage_BT, strict=True):
         for branch in t.branches:
             own = advantage_T[branch][t.action_mask[branch]]
             np.testing.assert_allclose(own, t.success - share, rtol=1e-5)
-    batch = pack_experience(
-        made,
-        np.arange(8),
-        aggregation_options=dict(mode="sequence_mean"),
-        row_length=256,
-        num_row_lengths=1,
-        rows_multiple=1,
-        keep_zero_advantage=True,
-    )
+    batch = pack_all(made, row_length=256, aggregation_options=dict(mode="sequence_mean"))
     assert batch.sequence_ids.max() + 1 == sum(len(t.branches) for t in episodes)
     assert not batch.weights[~batch.action_mask].any()
     found = batch.weights[batch.action_mask]

@@ -1,11 +1,8 @@
 """Training jobs with an agent program: learning data, tools, resuming and refused configs."""
 
 import json
-import os
 import pathlib
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,6 +11,7 @@ from agentgym_jax.config.sections import ConfigError, plain
 from agentgym_jax.rl.rl_config import parse
 from tests.integration import tiny
 from tests.other_environment import install
+from tests.processes import launch
 
 ROOT = pathlib.Path(__file__).parents[2]
 COMPACTION = "agentgym_jax.programs.compaction"
@@ -85,14 +83,7 @@ def train(folder, function, status=0, python="", module="programs", ahead=0, **e
     path = folder / f"{function}.py"
     fields = dict(module=module, function=function, python=python, ahead=ahead)
     path.write_text(CONFIG.format(root=str(ROOT), **fields))
-    command = [sys.executable, "-m", "agentgym_jax.train", f"--config={path}"]
-    done = subprocess.run(
-        [*command, f"--workdir={folder}/run"],
-        cwd=ROOT,
-        env={**os.environ, "XLA_FLAGS": "", **environ},
-        capture_output=True,
-        text=True,
-    )
+    done = launch.train_alone(path, folder / "run", **environ)
     assert done.returncode == status, done.stderr
     files = sorted((folder / "run/trajectories").glob("step_*.jsonl"))
     return [json.loads(line) for line in files[-1].read_text().splitlines()] if files else []

@@ -8,27 +8,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.agentgym_originals.servers import ORIGINALS
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import ServerUnavailable
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.client.transport import HttpTransport
-from agentgym_jax.data.tasks import Task
 from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.models.token_logprobs import token_logprobs
 from agentgym_jax.rollout.agents import SampledRows
 from agentgym_jax.rollout.collect import Collector
-from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
-from agentgym_jax.rollout.interface import EnvironmentText
+from agentgym_jax.rollout.episode import EpisodeLimits
 from agentgym_jax.rollout.retries import ContextTooSmallError
 from agentgym_jax.sampling.options import SamplingOptions
-from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import byte_tokenizer
-from tests.builders import tiny_policy
+from tests.builders import make_sampler, tiny_policy
 from tests.fake_server import DROP
-from tests.rollout.world import World
+from tests.rollout.world import TEXT, World, make_requests
 from tests.waiting import PATIENCE_S
 
 LIMITS = EpisodeLimits(max_turns=3, max_tokens=200, max_parse_errors=0)
@@ -62,40 +58,22 @@ def collect(
 ):
     tokenizer = byte_tokenizer()
     renderer = make_renderer(tokenizer)
-    sampler = Sampler(
-        policy,
-        rows=rows,
-        cache_length=256,
-        buckets=((32, 4), (64, 2)),
-        decode_steps=4,
-        return_after_finished=1,
-        stop_ids=renderer.stop_ids,
-    )
-    sampler.set_params(policy.init(jax.random.key(0)), version=0)
+    params = policy.init(jax.random.key(0))
+    sampler = make_sampler(policy, params, renderer.stop_ids, rows=rows)
     client = EnvClient(world.url, "textcraft", facts=facts, transport=transport, **PATIENT)
     options = dict(max_idle_sessions=16, close_timeout_s=PATIENCE_S) | options
     with EnvPool({"textcraft": client}, workers=8, **options) as pool:
         collector = Collector(
             rows=SampledRows(sampler, renderer, tokenizer.decode),
             pool=pool,
-            environments={
-                "textcraft": EnvironmentText(
-                    preamble=(),
-                    # Every output of the untrained policy is parsed as an action.
-                    parse=lambda text: ParsedAction(text.encode().hex() or "nothing"),
-                )
-            },
+            environments={"textcraft": TEXT},
             prefetch=2,
             max_attempts=max_attempts,
             max_replacements=max_replacements,
             show_turn_budget=show_turn_budget,
             restart_dead_servers=restart_dead_servers,
         )
-        requests = [
-            EpisodeRequest(Task("textcraft", t, ""), s, 0, 0, limits, SAMPLING)
-            for t in tasks
-            for s in range(group)
-        ]
+        requests = make_requests(tasks, group, limits, SAMPLING)
         progress = []
         calls = dict(
             on_progress=lambda done, total, tokens: progress.append((done, total)),

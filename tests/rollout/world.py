@@ -5,7 +5,25 @@ import hashlib
 import threading
 import time
 
+from agentgym_jax.client.actions import ParsedAction
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.rollout.episode import EpisodeRequest
+from agentgym_jax.rollout.interface import EnvironmentText
 from tests.fake_server import FakeServer
+
+# Every output of an untrained policy is parsed as an action.
+TEXT = EnvironmentText(
+    preamble=(), parse=lambda text: ParsedAction(text.encode().hex() or "nothing")
+)
+
+
+def make_requests(tasks, group, limits, sampling):
+    """Returns the requests of `group` episodes for each task."""
+    return [
+        EpisodeRequest(Task("textcraft", task, ""), sample, 0, 0, limits, sampling)
+        for task in tasks
+        for sample in range(group)
+    ]
 
 
 class World:

@@ -11,8 +11,7 @@ from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling import decode, logits
 from agentgym_jax.sampling.adjusting import CallOrder, LogitOptions, TurnAdjuster
 from agentgym_jax.sampling.options import SamplingOptions, episode_key
-from agentgym_jax.sampling.sampler import Sampler
-from tests.builders import decoder_config
+from tests import builders
 
 VOCAB, STOP = 97, 5
 PROMPT = [7, 7, 9, 30, 31, 9]
@@ -28,7 +27,7 @@ ALL = LogitOptions(
 
 @pytest.fixture(scope="module")
 def policy():
-    return Policy(decoder_config(vocab_size=VOCAB, num_layers=1, rope_theta=10000.0))
+    return Policy(builders.decoder_config(vocab_size=VOCAB, num_layers=1, rope_theta=10000.0))
 
 
 @pytest.fixture(scope="module")
@@ -38,17 +37,9 @@ def params(policy):
 
 
 def make_sampler(policy, params, rows=4):
-    sampler = Sampler(
-        policy,
-        rows=rows,
-        cache_length=64,
-        buckets=((8, 2),),
-        decode_steps=4,
-        return_after_finished=1,
-        stop_ids=[STOP],
+    return builders.make_sampler(
+        policy, params, [STOP], rows=rows, cache_length=64, buckets=((8, 2),)
     )
-    sampler.set_params(params, version=0)
-    return sampler
 
 
 def open_row(sampler, number, changes=None, options=OPTIONS):

@@ -12,8 +12,7 @@ from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling import decode, drafts
 from agentgym_jax.sampling.adjusting import LogitOptions
 from agentgym_jax.sampling.options import SamplingOptions
-from agentgym_jax.sampling.sampler import Sampler
-from tests.builders import decoder_config, hybrid_config
+from tests.builders import decoder_config, hybrid_config, make_sampler
 from tests.sampling import test_adjusting as adjusting
 from tests.sampling import test_sampler as plain
 
@@ -70,18 +69,9 @@ def sample_turn(sampler, prompt, options, key=plain.KEYS[0]):
 
 
 def make_cyclic(cyclic, *, stop=15):
-    sampler = Sampler(
-        cyclic[0],
-        rows=1,
-        cache_length=64,
-        buckets=((16, 1),),
-        decode_steps=4,
-        return_after_finished=1,
-        stop_ids=[stop],
-        draft_tokens=6,
+    return make_sampler(
+        *cyclic, [stop], rows=1, cache_length=64, buckets=((16, 1),), draft_tokens=6
     )
-    sampler.set_params(cyclic[1], version=0)
-    return sampler
 
 
 def test_a_draft_continues_the_latest_of_the_longest_earlier_occurrences():

@@ -14,7 +14,6 @@ from starlette.routing import Route
 
 from agentgym_jax.episodes.trajectory import TokenSource
 from agentgym_jax.sampling.options import SamplingOptions
-from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving.answer_parts import AnswerForm
 from agentgym_jax.serving.app import make_app
 from agentgym_jax.serving.backend import ModelBackend
@@ -26,11 +25,13 @@ from agentgym_jax.serving.sequences import Answer
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.grammars import Grammars
 from agentgym_jax.text.tool_chat import ToolChat
+from tests.builders import make_sampler
 from tests.waiting import PATIENCE_S
 
 MODEL = "tiny"
 ROWS = 4
 CONTEXT = 256
+BUCKETS = ((16, 2), (64, 2))
 
 
 class Server:
@@ -102,16 +103,15 @@ def serving(backend, *, token="", engine=None):
 def serving_model(policy, params, tokenizer, *, rows=ROWS, context=CONTEXT, max_waiting=1000):
     """Serves a policy; in the end, all rows of its sampler must be free."""
     renderer = ChatRenderer(tokenizer)
-    sampler = Sampler(
+    sampler = make_sampler(
         policy,
+        params,
+        renderer.stop_ids,
+        version=7,
         rows=rows,
         cache_length=context,
-        buckets=((16, 2), (64, 2)),
-        decode_steps=4,
-        return_after_finished=1,
-        stop_ids=renderer.stop_ids,
+        buckets=BUCKETS,
     )
-    sampler.set_params(params, version=7)
     grammars = Grammars(tokenizer, renderer.stop_ids, policy.config.vocab_size)
     engine = Engine(sampler, tokenizer.decode, max_waiting=max_waiting, grammars=grammars)
     defaults = SamplingOptions(temperature=1.0, max_turn_tokens=context, max_tokens=context)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from agentgym_jax.sampling.options import SamplingOptions, episode_key
-from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.serving import engine
 from agentgym_jax.serving.chat_sequences import Conversations
 from agentgym_jax.serving.engine import Engine
@@ -21,7 +20,8 @@ from agentgym_jax.serving.sequences import TokenSequence
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.text.tool_chat import ToolChat
-from tests.serving.parts import CONTEXT, ROWS, user
+from tests.builders import make_sampler
+from tests.serving.parts import BUCKETS, ROWS, user
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.usefixtures("compiled_fastest")
@@ -34,16 +34,9 @@ class Server:
 
     def __init__(self, policy, params, tokenizer, *, rows=ROWS, max_waiting=100, max_known=None):
         self.renderer = ChatRenderer(tokenizer)
-        self.sampler = Sampler(
-            policy,
-            rows=rows,
-            cache_length=CONTEXT,
-            buckets=((16, 2), (64, 2)),
-            decode_steps=4,
-            return_after_finished=1,
-            stop_ids=self.renderer.stop_ids,
+        self.sampler = make_sampler(
+            policy, params, self.renderer.stop_ids, version=7, rows=rows, buckets=BUCKETS
         )
-        self.sampler.set_params(params, version=7)
         self.engine = Engine(self.sampler, tokenizer.decode, max_waiting=max_waiting)
         self.encoder = ToolChat(self.renderer, tokenizer)
         self.chat = self.new_chat(max_known)

@@ -8,11 +8,11 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
 
 from agentgym_jax.client.actions import ActionFormat, ActionRules, parse_action
+from tests.processes import launch
 
 ROOT = pathlib.Path(__file__).parents[2]
 HERE = pathlib.Path(__file__).parent
@@ -111,19 +111,7 @@ def test_an_environment_of_verifiers_is_trained(tmp_path):
     command += " --env=even-numbers --harness=agentgym_verifiers"
     path = tmp_path / "config.py"
     path.write_text(CONFIG.format(command=command))
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "agentgym_jax.train",
-            f"--config={path}",
-            f"--workdir={tmp_path}/run",
-        ],
-        cwd=ROOT,
-        env={**os.environ, "XLA_FLAGS": "", "PYTHONPATH": PATHS},
-        capture_output=True,
-        text=True,
-    )
+    done = launch.train_alone(path, tmp_path / "run", PYTHONPATH=PATHS)
     assert done.returncode == 0, done.stderr
     files = sorted((tmp_path / "run/trajectories").glob("step_*.jsonl"))
     records = [json.loads(line) for file in files for line in file.read_text().splitlines()]
