@@ -159,5 +159,8 @@ def open_job(
                 max_episodes = max(settings.max_episodes, held_out)
                 agent = build_agent(agent_settings, model, environments, max_episodes, judge)
             parts = build(Parts(settings, model, agent, data))
+            # all processes have compared the folder, whose facts may now change
+            if environments is not None and processes.is_writer():
+                run.folder.record_tasks(environments.manifests)
             run.folder.begin()
         yield run, parts

@@ -73,6 +73,16 @@ def version_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]
     ]
 
 
+def add_manifests(starts: Sequence[dict[str, Any]], manifests: Mapping[str, str]) -> list[str]:
+    """Adds the hashes of the task lists to the last start; returns the environments with a new one."""
+    *earlier, now = starts
+    now["manifests"] = dict(manifests)
+    before: Mapping[str, str] = next(
+        (s["manifests"] for s in reversed(earlier) if "manifests" in s), {}
+    )
+    return [name for name, sha256 in manifests.items() if before.get(name, sha256) != sha256]
+
+
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)

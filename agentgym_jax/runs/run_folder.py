@@ -20,7 +20,12 @@ from agentgym_jax.mesh import processes
 from agentgym_jax.runs import bucket, redact
 from agentgym_jax.runs.atomic_files import RunFolderError, disk_errors, try_lock, write_atomic
 from agentgym_jax.runs.json_lines import DamagedFileError, read_lines
-from agentgym_jax.runs.provenance import commit_of, provenance, version_changes
+from agentgym_jax.runs.provenance import (
+    add_manifests,
+    commit_of,
+    provenance,
+    version_changes,
+)
 
 _SHOWN_DIFFERENCES = 5
 T = TypeVar("T")
@@ -143,13 +148,26 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
             if starts and (changes := version_changes(starts[-1], facts)):
                 text = "%s continues with other versions than before (%s): the result may differ from that of one version"
                 logging.warning(text, self.permanent, ", ".join(changes))
-            document = {**facts, "starts": [*starts, facts]}
-            write_atomic(self.provenance_path, json.dumps(document, indent=2) + "\n")
+            self._write_starts([*starts, facts])
             self.push()
         except BaseException:
             self.close()
             raise
         return resumed
+
+    def record_tasks(self, manifests: Mapping[str, str]) -> None:
+        """Adds the hashes of the task lists to this start; warns if an earlier one had others."""
+        starts = self.provenance()["starts"]
+        if changed := add_manifests(starts, manifests):
+            text = (
+                "%s continues with other tasks of %s than before: the result is not that of one run"
+            )
+            logging.warning(text, self.permanent, ", ".join(changed))
+        self._write_starts(starts)
+
+    def _write_starts(self, starts: Sequence[Mapping[str, Any]]) -> None:
+        document = {**starts[-1], "starts": starts}
+        write_atomic(self.provenance_path, json.dumps(document, indent=2) + "\n")
 
     def attach(self) -> None:
         """Checks that this process sees the folder that process 0 has started."""

@@ -235,7 +235,14 @@ def _explore(
         episodes = _collect(run, parts, files[kind], step, f"exploring, round {number}")
         own = processes.own_part(len(episodes))
         folder.write_trajectories(step, [to_record(episodes[i].load()) for i in own], kind)
-    return [t for kind in files for t in folder.read_episodes(step, kind)]
+    found = [t for kind in files for t in folder.read_episodes(step, kind)]
+    if len(found) != (wanted := len(draws) * parts.settings.agentevol.samples):
+        raise RunFolderError(
+            f"{folder.trajectories} has {len(found)} of {wanted} episodes of the exploration after "
+            f"step {step}: restore the files explore*_{step:06d}*.jsonl. With several processes, each "
+            "must see the files of the others"
+        )
+    return found
 
 
 def _tasks_of_round(parts: AgentEvolParts, number: int) -> list[Task]:

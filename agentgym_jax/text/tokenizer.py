@@ -191,10 +191,12 @@ class Tokenizer:
         return Tokenizer(self._json, config, guarded=self._guarded, end_ids=self.end_ids)
 
     def save(self, directory: str | pathlib.Path) -> None:
-        """Writes the files of a tokenizer, which `transformers` can load."""
+        """Writes the files of a tokenizer, which `transformers` can load.
+
+        `tokenizer.json` is the last one, so a directory that has it is complete.
+        """
         directory = pathlib.Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / "tokenizer.json").write_text(self._json, encoding="utf-8")
         # without this entry the general class returns `token_type_ids`, which decoders reject
         inputs = {"model_input_names": ["input_ids", "attention_mask"]}
         # classes for model families would add rules to those of `tokenizer.json`
@@ -204,6 +206,9 @@ class Tokenizer:
         text = json.dumps(config, indent=2, ensure_ascii=False, sort_keys=True)
         (directory / "tokenizer_config.json").write_text(text + "\n", encoding="utf-8")
         self.save_end_ids(directory)
+        partial = directory / ".tokenizer.json.partial"
+        partial.write_text(self._json, encoding="utf-8")
+        partial.replace(directory / "tokenizer.json")
 
     def save_end_ids(self, directory: pathlib.Path) -> None:
         """Writes `generation_config.json` with `end_ids`, unless there is one or there are none."""

@@ -107,6 +107,19 @@ def test_a_resume_with_other_versions_names_them(tmp_path, caplog):
     assert "other versions" not in caplog.text
 
 
+def test_a_resume_with_other_tasks_names_their_environment(tmp_path, caplog):
+    for manifests in ({"maze": "1", "other": "1"}, None, {"maze": "2", "other": "1", "third": "1"}):
+        assert "other tasks" not in caplog.text
+        with start(tmp_path)[0] as folder:
+            if manifests is not None:  # a start may fail before its servers answer
+                folder.record_tasks(manifests)
+    assert "continues with other tasks of maze than before" in caplog.text
+    assert folder.provenance()["manifests"] == manifests
+    assert [s.get("manifests", {}).get("maze") for s in folder.provenance()["starts"]] == [
+        *("1", None, "2")
+    ]
+
+
 def test_facts_about_the_machine_are_recorded(tmp_path):
     folder = RunFolder(tmp_path / "run")
     folder.start({}, devices=[], machine={"cpu": "Z80", "native": False}, adjustable=())

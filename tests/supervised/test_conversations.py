@@ -17,7 +17,7 @@ from agentgym_jax.data.conversations import Conversation, read_conversations, sa
 from agentgym_jax.data.demonstrations import record, record_sets
 from agentgym_jax.data.preferences import Preference
 from agentgym_jax.data.tasks import Task, count_earlier
-from agentgym_jax.episodes.trajectory import Outcome
+from agentgym_jax.episodes.trajectory import Outcome, to_record
 from agentgym_jax.rollout.interface import CollectStatistics
 from agentgym_jax.runs.atomic_files import RunFolderError
 from agentgym_jax.runs.run_folder import RunFolder
@@ -234,3 +234,19 @@ def test_a_task_explored_twice_in_a_round_has_different_samples():
     # a replacement has the number of its episode plus the number of samples
     keys = [(r.task.item_id, r.sample + extra) for r in found for extra in (0, 2)]
     assert len(set(keys)) == len(keys) == 12
+
+
+def test_files_of_an_exploration_that_lack_episodes_are_refused(tmp_path, monkeypatch):
+    tasks = [Task("door", i, "doors") for i in range(3)]
+    monkeypatch.setattr(agentevol, "_tasks_of_round", lambda parts, number: tasks)
+    learning = SimpleNamespace(steps=4)
+    explore = SimpleNamespace(tasks_per_file=2, samples=2)
+    parts = SimpleNamespace(settings=SimpleNamespace(agentevol=explore, learning=learning))
+    run = SimpleNamespace(folder=RunFolder(tmp_path))
+    records = [to_record(trajectory()) for _ in range(4)]
+    run.folder.write_trajectories(4, records, "explore00000")
+    run.folder.write_trajectories(4, records[:2], "explore00001")
+    assert len(agentevol._explore(run, parts, None, 1)) == 6
+    run.folder.write_trajectories(4, records[:1], "explore00001")
+    with pytest.raises(RunFolderError, match="has 5 of 6 episodes of the exploration after step 4"):
+        agentevol._explore(run, parts, None, 1)

@@ -1,4 +1,5 @@
 import json
+import pathlib
 
 import pytest
 from hypothesis import given
@@ -54,6 +55,24 @@ def test_a_tokenizer_round_trips_through_files(make, tiny_json, tmp_path):
     assert again.eos_id == tokenizer.eos_id is not None
     for name in ("tokenizer.json", "tokenizer_config.json"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_save_that_ends_early_leaves_no_tokenizer(tmp_path, monkeypatch, number):
+    """Checks a process that is killed while it writes the file of this number."""
+    write, written = pathlib.Path.write_text, []
+
+    def killed(path, text, **options):
+        written.append(path)
+        write(path, text[: len(text) // 2] if len(written) == number else text, **options)
+        if len(written) == number:
+            raise KeyboardInterrupt
+
+    tokenizer = byte_tokenizer().ending_with([1])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(pathlib.Path, "write_text", killed)
+        tokenizer.save(tmp_path)
+    assert not (tmp_path / "tokenizer.json").exists()
 
 
 def test_transformers_loads_our_files(tmp_path):
