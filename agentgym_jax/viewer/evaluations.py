@@ -2,8 +2,9 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from agentgym_jax.checks.limits import Range, check_field
 from agentgym_jax.data.tasks import group_label
 from agentgym_jax.episodes.trajectory import Outcome
 from agentgym_jax.evaluation.compare import compare_episodes
@@ -61,9 +62,13 @@ def task_groups(folder: RunFolder, config: Any) -> Callable[[Row], str]:
         for part in ("eval", "train"):
             tasks = value_of(settings, part)
             if value_of(tasks, "kind") == "residues":
+                modulus, groups = value_of(tasks, "modulus"), value_of(tasks, "groups")
+                place = f"{folder.config_path}, environments.{environment}.{part}"
+                check_field(place, "modulus", modulus, Annotated[int, Range(1)])
+                check_field(place, "groups", groups, Mapping[str, int])
                 _, known = names.get(environment, (0, {}))
-                known |= {number: group for group, number in tasks["groups"].items()}
-                names[environment] = (tasks["modulus"], known)
+                known |= {number: group for group, number in groups.items()}
+                names[environment] = (modulus, known)
     scored: dict[str, str] = {}
     if folder.scores_path.exists():
         scored = {e.item_id: e.group for e in read_scores(folder.scores_path)[1]}

@@ -2,6 +2,7 @@
 
 import http.server
 import pathlib
+import sys
 import threading
 import urllib.parse
 from collections.abc import Mapping
@@ -105,7 +106,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         path = urllib.parse.urlsplit(self.path).path
         try:
             kind, body = self._body([urllib.parse.unquote(p) for p in path.split("/")[1:]])
-        except (KeyError, ValueError) as error:
+        except (KeyError, ValueError, OSError) as error:  # a file of the run can disappear
             self._answer(404, "text/plain", f"{path}: not found ({error})\n".encode())
             return
         self._answer(200, kind, body)
@@ -154,6 +155,11 @@ class LiveServer(http.server.ThreadingHTTPServer):
         self.live = live
         self.host = host
         self.token = token
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Prints the error of a request, unless it says that the browser has gone."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     @property
     def url(self) -> str:

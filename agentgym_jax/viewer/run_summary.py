@@ -3,8 +3,9 @@
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from agentgym_jax.checks.limits import Range, check_field
 from agentgym_jax.runs.run_folder import RunFolder, flatten
 from agentgym_jax.telemetry.metrics import lookup
 from agentgym_jax.telemetry.metrics_file import read_metrics
@@ -29,6 +30,17 @@ from agentgym_jax.viewer.verdict import verdict_of_run
 
 # Optional metrics of figures, in addition to `Panel.needs`.
 _ALSO = {"turns": ("horizon/turns",)}
+# types of the values that the page uses; each can be absent
+_CONFIG = {
+    ("environments",): Mapping[str, Any] | None,
+    ("evaluation", "samples"): Annotated[int, Range(0)] | None,
+    ("learner", "max_logprob_gap"): float | None,
+}
+_PROVENANCE = {
+    ("git", "commit"): str | None,
+    ("starts",): Sequence[Mapping] | None,
+    ("devices",): Sequence[str] | None,
+}
 _REPEATED_TEXTS = ("item", "environment", "goal", "outcome", "group", "mode")
 
 
@@ -52,6 +64,12 @@ def open_run(folder: RunFolder, files: Sequence[TrajectoryFile], rows: Sequence[
     """
     config = folder.config() if folder.config_path.exists() else {}
     provenance = folder.provenance() if folder.provenance_path.exists() else {}
+    for path, document, types in (
+        (folder.config_path, config, _CONFIG),
+        (folder.provenance_path, provenance, _PROVENANCE),
+    ):
+        for keys, annotation in types.items():
+            check_field(path, ".".join(keys), value_of(document, *keys), annotation)
     run = Run(read_metrics(folder.metrics_path) if folder.metrics_path.exists() else [])
     group, mode = task_groups(folder, config), decoding_mode(config)
 
@@ -107,13 +125,13 @@ def _facts(run: OpenRun) -> list[tuple[str, str]]:
         ("Steps planned", value_of(config, "total_steps")),
         ("Seed", value_of(config, "seed")),
     ]
-    if provenance.get("git"):
-        dirty = " and changes" if provenance["git"]["dirty"] else ""
-        facts.append(("Commit", provenance["git"]["commit"][:10] + dirty))
+    if commit := value_of(provenance, "git", "commit"):
+        dirty = " and changes" if value_of(provenance, "git", "dirty") else ""
+        facts.append(("Commit", commit[:10] + dirty))
     starts = [start["time"] for start in provenance.get("starts", ()) if "time" in start]
     facts.append(("Started", starts[0] if starts else provenance.get("time")))
     facts.append(("Resumed", starts[-1] if len(starts) > 1 else None))
-    facts.append(("Devices", ", ".join(provenance.get("devices", ()))))
+    facts.append(("Devices", ", ".join(value_of(provenance, "devices") or ())))
     facts.append(("Time of a step", time_of_a_step(run.metrics)))
     return [(name, str(value)) for name, value in facts if value not in (None, "")]
 

@@ -1,6 +1,8 @@
 import base64
 import http.client
 import json
+import socket
+import struct
 import threading
 import zlib
 
@@ -8,6 +10,7 @@ import pytest
 
 from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.telemetry.metrics_file import MetricWriter
+from agentgym_jax.viewer import live
 from agentgym_jax.viewer.live import LiveRun, LiveServer
 from tests.waiting import PATIENCE_S
 
@@ -73,6 +76,29 @@ def test_episodes_have_the_text_of_their_tokens(server):
 )
 def test_files_outside_the_run_are_not_found(server, path):
     assert get(server, path)[0] == 404
+
+
+def test_a_file_that_disappears_while_it_is_read_is_not_found(server, monkeypatch):
+    def vanish(file, *args):
+        raise FileNotFoundError(file.path)
+
+    monkeypatch.setattr(live, "make_bundle", vanish)
+    assert get(server, "/data/step_000001")[0] == 404
+
+
+def test_a_browser_that_leaves_causes_no_output(server, monkeypatch, capsys):
+    ended = threading.Event()
+
+    def end(request):
+        request.close()
+        ended.set()
+
+    monkeypatch.setattr(server, "shutdown_request", end)
+    with socket.create_connection(server.server_address[:2]) as connection:
+        # closing then resets the connection, which the server reads
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert ended.wait(PATIENCE_S)
+    assert not capsys.readouterr().err
 
 
 def test_a_world_that_cannot_be_replayed_is_null(server):

@@ -135,6 +135,32 @@ def test_a_damaged_file_is_an_error_and_leaves_no_page(learning_run, make_record
     assert not (learning_run / "report.html").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("config.json", ("environments",)),
+        ("config.json", ("environments", "babyai", "train", "modulus")),
+        ("config.json", ("environments", "babyai", "train", "groups")),
+        ("config.json", ("environments", "babyai", "train", "groups", "Unlock")),
+        ("config.json", ("evaluation", "samples")),
+        ("config.json", ("learner", "max_logprob_gap")),
+        ("provenance.json", ("git", "commit")),
+        ("provenance.json", ("starts",)),
+        ("provenance.json", ("devices",)),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_an_error_that_names_it(learning_run, name, keys):
+    path = learning_run / name
+    document = json.loads(path.read_text()) if path.exists() else {"starts": []}
+    part = document
+    for key in keys[:-1]:
+        part = part.setdefault(key, {})
+    part[keys[-1]] = [-0.5]
+    path.write_text(json.dumps(document))
+    with pytest.raises(ValueError, match=f"{name}.*{keys[-1]}"):
+        write(learning_run)
+
+
 def test_columns_store_repeated_texts_once():
     rows = [
         {"item": "a_1", "reward": 0.5},
