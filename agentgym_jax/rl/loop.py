@@ -2,7 +2,7 @@
 
     for each step:
         collect      sample groups of episodes with the current weights  rollout_step.py
-        score        reference log-probabilities, critic values          scores.py
+        score        reference log-probabilities, critic values          step_scores.py
         advantages   rewards, returns, advantages of all tokens          learner/experience.py
         controllers  baseline, KL coefficient, horizon of the next step  learner/controller_state.py
         update       optimiser steps on mini-batches, under guards       update_step.py
@@ -36,7 +36,7 @@ from agentgym_jax.rl.background_rollouts import RolloutPrefetcher
 from agentgym_jax.rl.build import RLParts
 from agentgym_jax.rl.rl_metrics import critic_metrics, group_metrics
 from agentgym_jax.rl.rollout_step import Rollout
-from agentgym_jax.rl.scores import critic_values, reference_logprobs
+from agentgym_jax.rl.step_scores import critic_values, reference_logprobs
 from agentgym_jax.rl.update_step import update_policy
 from agentgym_jax.supervised.sft import warm_start
 from agentgym_jax.telemetry import guards

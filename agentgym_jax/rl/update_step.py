@@ -26,7 +26,7 @@ from agentgym_jax.rl.rl_config import (
     policy_updates_before,
     updates_before,
 )
-from agentgym_jax.rl.scores import gap_of_stale_weights, score_batch
+from agentgym_jax.rl.step_scores import gap_of_stale_weights, score_batch
 from agentgym_jax.telemetry import guards
 from agentgym_jax.telemetry.guards import Finding
 from agentgym_jax.text.grammars import Grammars

@@ -13,7 +13,7 @@ from agentgym_jax.episodes import batch as batching
 from agentgym_jax.learner import optimizer, train_state, update
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.rl import rl_config as rl
-from agentgym_jax.rl import scores, update_step
+from agentgym_jax.rl import step_scores, update_step
 from configs import common, quickstart
 from tests.builders import decoder_config
 
@@ -67,7 +67,7 @@ def test_rounding_in_the_sampler_clips_no_episode_before_the_first_update(name):
     # Rounding alone already moves the log-ratio beyond the clip bounds (3e-4 and 4e-4).
     assert np.mean(np.abs(by_episode) > 4e-4) > 0.2
 
-    batch = scores.score_batch(parts, state, None, packed)
+    batch = step_scores.score_batch(parts, state, None, packed)
     loss = functools.partial(settings.algorithm.row.loss, **settings.algorithm.loss)
     step = update.make_update(policy, built, loss, **settings.algorithm.regularisation, **numerics)
     metrics = jax.device_get(step(state, update.put_batch(batch))[1])
