@@ -215,9 +215,9 @@ def _run_epochs(
         logged.append(metrics)
         if len(logged) == 1 and _exceeds(metrics, gap_limit):
             break
-    host = [dict(metrics) for metrics in jax.device_get(logged)]
-    gaps = [{k: float(m.pop(k)) for k in _GAPS if k in m} for m in host]
-    means = {_metric_name(k): float(np.mean([m[k] for m in host])) for k in host[0]}
+    host = jax.device_get(logged)
+    gap = {k: float(host[0][k]) for k in _GAPS if k in host[0]}
+    means = {_metric_name(k): float(np.mean([m[k] for m in host])) for k in host[0] if k not in gap}
     if not parts.settings.needs_reference:
         means.pop("policy/kl_k3", None)  # without a reference this metric is meaningless
     for key in ("skipped", "nonfinite", "value_skipped"):
@@ -227,13 +227,13 @@ def _run_epochs(
         means["policy/ratio_max"] = float(max(m["ratio_max"] for m in host))
         means["policy/grad_norm_max"] = float(max(m["grad_norm"] for m in host))
     means["policy/updates"] = len(host) - means.get("policy/skipped", len(host))
-    return state, means, gaps[0]
+    return state, means, gap
 
 
 def _exceeds(metrics: Mapping[str, jax.Array], gap_limit: float) -> bool:
-    """Returns True if an optimiser step was skipped for its difference from the sampler.
+    """Returns True if an optimiser step was skipped because its policy differs from the sampler.
 
-    Without a limit the host does not wait for the step.
+    The host waits for the step only if there is a limit.
     """
     if math.isinf(gap_limit) or _GAPS[0] not in metrics:
         return False
