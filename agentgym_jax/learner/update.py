@@ -122,10 +122,10 @@ def make_update(
     micro-batches; their number M does not change the result. The state is donated.
 
     The update has four optional arguments. `grad_limit` is the largest allowed norm of the gradient
-    before clipping. `gap_limit` is the largest allowed mean difference between the log-
-    probabilities of policy and sampler, over the action tokens. `position` is the number of updates
-    planned in the run before this one; the learning rate follows it, so that skipped updates do not
-    stretch the schedule. `base` has the frozen weights of `adapters`.
+    before clipping. `gap_limit` is the largest allowed mean difference between the
+    log-probabilities of policy and sampler, over the action tokens. `position` is the number of
+    updates planned in the run before this one; the learning rate follows it, so that skipped
+    updates do not stretch the schedule. `base` has the frozen weights of `adapters`.
 
     A step is skipped if its weights are all 0, if its loss or gradient is not finite, or if its
     gradient or difference is above the limit. It then changes nothing, not even the step counter.
