@@ -25,9 +25,10 @@ ENVIRONMENTS = dict(
 def get_config(arg=None):
     """Returns the config.
 
-    Options: file (demonstrations of write_demonstrations.py); start=a run folder.
+    Options: file (demonstrations of write_demonstrations.py); horizon=long|growing; start=a run folder.
     """
-    opt = common.parse(arg, file="runs/demonstrations.jsonl", start="")
+    known = dict(horizon=("long", "growing"))
+    opt = common.parse(arg, known, file="runs/demonstrations.jsonl", horizon="long", start="")
     c = textcraft.get_config(f"file={opt.file}")
     c.total_steps = 40
     c.tokenizer.pretokenizer_pattern = WORDS
@@ -38,6 +39,9 @@ def get_config(arg=None):
     c.optimizer.learning_rate = 5e-4
     c.evaluation.update(every=10, samples=2, greedy=True)
     c.checkpoint.every = 5
+    if opt.horizon == "growing":  # about as many tokens as `long`
+        c.total_steps = 50
+        c.horizon = dict(kind="stepwise", turns=(5, 9, TURNS), boundaries=(15, 30))
     c.sft.steps = 900
     if opt.start:
         bandit.start_from(c, opt.start)
