@@ -226,7 +226,8 @@ def _due_date(rng: random.Random) -> Task:
 
 
 def _of_priority(rng: random.Random) -> Task:
-    case, level = _Case(rng), rng.randrange(1, 5)
+    case = _Case(rng)
+    level = case.task["priority"]  # of at least one task
     found = [task["content"] for task in case.tasks if task["priority"] == level]
     goal = (
         f"Which tasks in {case.project['name']} have priority {level}? Please answer with a list."
@@ -316,7 +317,7 @@ def make_served_environment() -> ServedEnvironment:
         "todo",
         TodoWorld,
         _tasks(),
-        version="2",
+        version="3",
         max_turns=15,
         about="Manage a person's to-do lists: answer a question or make a change.",
         hints="Ids always come from get_projects and get_tasks. Priority 4 is most urgent. After a "

@@ -90,12 +90,23 @@ def test_no_template_is_in_both_splits(name):
     assert len(by_split["train"]) >= 4 and len(by_split["test"]) >= 2
 
 
+EMPTY_ANSWERS = [f"Action: finish with Action Input: {{'answer': {x}}}" for x in ("''", "[]")]
+
+
+@EVERY
+@pytest.mark.parametrize("end", EMPTY_ANSWERS)
+def test_no_task_is_solved_by_an_empty_answer(name, end):
+    environment = SERVED[name].factory()
+    for data_idx in range(SERVED[name].spec.num_tasks):
+        environment.reset(data_idx)
+        assert environment.step(end).score == 0, SERVED[name].tasks()[data_idx]
+
+
 @EVERY
 def test_players_that_do_nothing_or_write_nonsense_get_nothing(name):
     environment = SERVED[name].factory()
     rng = random.Random(7)
-    ends = ["finish with Action Input: {'answer': ''}", "finish with Action Input: {'answer': []}"]
-    lines = [f"Action: {end}" for end in ends]
+    lines = [*EMPTY_ANSWERS]
     for text in HOSTILE:
         tool = rng.choice(["finish", "get_tasks", "open_sheet", "get_search_movie"])
         lines.append(f"Action: {tool} with Action Input: {text}")
