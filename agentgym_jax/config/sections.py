@@ -64,7 +64,10 @@ def section(config: Mapping[str, Any], name: str) -> dict[str, Any]:
 def check_is_section(name: str, value: Any) -> None:
     """Raises ConfigError unless the value of the key `name` is a section."""
     if not isinstance(value, Mapping):
-        raise ConfigError(f"config.{name} is {limits.shorten(value)}, expected a section")
+        raise ConfigError(
+            f"config.{name} is {limits.shorten(value)}, expected a section; flags set its keys one by "
+            f"one: --config.{name}.KEY=VALUE"
+        )
 
 
 def parse_section(
@@ -124,9 +127,7 @@ def kind_of(
     name: str, options: Any, table: Mapping[str, Callable[..., Any]], /, **bound: Any
 ) -> tuple[str, dict[str, Any]]:
     """Returns the `kind` of a section, and its other keys after `check(table[kind], ...)`."""
-    if not isinstance(options, Mapping):
-        text = limits.shorten(options)
-        raise ConfigError(f"config.{name}={text}: expected a section with a kind")
+    check_is_section(name, options)
     rest = dict(options)
     kind = rest.pop("kind", None)
     if not isinstance(kind, str) or kind not in table:

@@ -30,7 +30,7 @@ def get_config(arg=None):
     )
     c.rollout.failed_turn_penalty = 0.0
     if opt.smoke:
-        c.environments.sciworld.eval.limit = 1
+        c.environments.sciworld.eval = dict(kind="suite", subtasks=(), limit=1)
     else:
         c.sampler.buckets = ((64, 32), (256, 8))  # rooms have about 150 tokens
     with c.unlocked():
