@@ -13,6 +13,7 @@ from agentgym_jax.client.embedded import ServerFailed
 from agentgym_jax.client.errors import EnvError
 from agentgym_jax.config.config_files import Config, load_config, resolve
 from agentgym_jax.config.sections import ConfigError
+from agentgym_jax.episodes.trajectory import BrokenPolicyError
 from agentgym_jax.evaluation.compare import Result, compare
 from agentgym_jax.evaluation.text_agents import AgentError
 from agentgym_jax.jobs.device_errors import DeviceError
@@ -58,6 +59,7 @@ USER_ERRORS = (
     DeviceError,
     ProcessesError,
     AgentError,
+    BrokenPolicyError,
 )
 
 

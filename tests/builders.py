@@ -222,7 +222,8 @@ def draw_episodes(
     for row, by_position in enumerate(rewards):
         for position, reward in by_position.items():
             reward_BT[row, position] = reward
-    anchor_BT = np.where(turn_BT >= 0, turn_BT + T * np.arange(B)[:, None], -1).astype(np.int32)
+    anchor_BT = turn_BT + T * (np.arange(B) % group_size)[:, None]
+    anchor_BT = np.where(turn_BT >= 0, anchor_BT, -1).astype(np.int32)
     for row, by_turn in enumerate(anchors or ()):
         for number, anchor in enumerate(by_turn):
             anchor_BT[row, turn_BT[row] == number] = anchor
@@ -256,7 +257,7 @@ def one_turn_episodes(
         [picture] * len(returns),
         [{actions.stop - 1: float(reward)} for reward in returns],
         group_size=group_size,
-        anchors=[[row // group_size] for row in range(len(returns))],
+        anchors=[[0]] * len(returns),
         valid=valid,
         value=value,
     )
@@ -268,7 +269,7 @@ def random_episodes(
     """Returns episodes with random turns and rewards and shared anchors; one of them is invalid."""
     rng = np.random.default_rng(seed)
     pictures, rewards, anchors = [], [], []
-    for row in range(tasks * group_size):
+    for _ in range(tasks * group_size):
         picture, by_position = ".", {}
         for number in range(int(rng.integers(1, turns + 1))):
             picture += str(number) * int(rng.integers(1, 4))
@@ -276,8 +277,7 @@ def random_episodes(
             picture += "." * int(rng.integers(0, 4))
         pictures.append(picture.ljust(T, "."))
         rewards.append(by_position)
-        task = row // group_size
-        anchors.append([8 * task + int(rng.integers(0, 3)) for _ in by_position])
+        anchors.append([int(rng.integers(0, 3)) for _ in by_position])
     valid = np.ones(tasks * group_size, bool)
     valid[rng.integers(tasks * group_size)] = False
     return draw_episodes(pictures, rewards, group_size=group_size, anchors=anchors, valid=valid)

@@ -161,10 +161,12 @@ def group_in_group(
     of_episode_BT = group_relative(episodes, std_normalize=std_normalize, eps=eps)
     return_BT = returns_to_go(episodes, turn_discount=turn_discount)
     size_BT = returns_to_go(_magnitudes(episodes), turn_discount=turn_discount)
+    B, T = episodes.anchor_BT.shape
+    first_B = jnp.arange(B) // episodes.group_size * episodes.group_size * T
     # the return of a turn is that of its first token, even if tokens have separate rewards
     of_turn_BT = _among_equals(
         at_turn_start(return_BT, episodes),
-        episodes.anchor_BT,
+        jnp.where(episodes.anchor_BT >= 0, episodes.anchor_BT + first_B[:, None], -1),
         size_BT=at_turn_start(size_BT, episodes),
         counted_BT=turn_starts(episodes) & episodes.valid_B[:, None],
         std_normalize=std_normalize,

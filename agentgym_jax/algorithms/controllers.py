@@ -1,5 +1,6 @@
 """Controllers: pure functions from a current value and a measurement to the next value."""
 
+import math
 import sys
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -24,11 +25,16 @@ def check_options(
 
 
 def moving_average(average: float | None, value: float | None, *, decay: float) -> float | None:
-    """Returns decay * average + (1 - decay) * value; if one argument is None, returns the other."""
+    """Returns decay * average + (1 - decay) * value; if one argument is None, returns the other.
+
+    A value that is not finite counts as None.
+    """
     if not 0.0 <= decay < 1.0:
         raise ValueError(f"moving_average needs 0 <= decay < 1; got decay={decay}")
-    if value is None or average is None:
-        return average if value is None else value
+    if value is None or not math.isfinite(value):
+        return average
+    if average is None:
+        return value
     return decay * average + (1.0 - decay) * value
 
 
@@ -38,13 +44,13 @@ def adaptive_coefficient(
     """Returns the weight of a penalty that keeps the measured quantity near a target.
 
     Computes coef * (1 + rate * clip(measured / target - 1, -0.2, 0.2)), from section 2.2 of
-    arXiv:1909.08593, where `rate` is 0.1. If `measured` is None, `coef` is unchanged.
+    arXiv:1909.08593, where `rate` is 0.1. If `measured` is None or not finite, `coef` is unchanged.
     """
     if target <= 0.0 or not 0.0 < rate < 5.0:
         raise ValueError(
             "adaptive_coefficient needs target > 0 and 0 < rate < 5 (beyond, the coefficient could "
             f"become negative); got target={target}, rate={rate}"
         )
-    if measured is None:
+    if measured is None or not math.isfinite(measured):
         return coef
     return coef * (1.0 + rate * min(0.2, max(-0.2, measured / target - 1.0)))

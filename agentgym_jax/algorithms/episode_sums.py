@@ -16,8 +16,8 @@ import jax.numpy as jnp
 class Episodes:
     """Episodes of one training step.
 
-    An action token's anchor is the number, from 0 to B * T - 1, of the environment state before its
-    turn. Equal numbers mean equal states of the same task.
+    An action token's anchor is the number, from 0 to R * T - 1, of the environment state before its
+    turn. Equal numbers of a group mean equal states.
     """
 
     reward_BT: jax.Array  # reward received after token t; zero on padding

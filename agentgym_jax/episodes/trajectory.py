@@ -9,6 +9,10 @@ from typing import Any
 import numpy as np
 
 
+class BrokenPolicyError(RuntimeError):
+    """The log-probabilities of sampled tokens are not finite."""
+
+
 class Outcome(enum.StrEnum):
     """Ending of an episode. Only episodes with one of the first five endings are trained on."""
 
@@ -169,7 +173,11 @@ ARRAYS = {
 
 
 def to_record(trajectory: Trajectory) -> dict[str, Any]:
-    """Converts a trajectory to a JSON object, whose first three fields are AgentGym's format."""
+    """Converts a trajectory to a JSON object, whose first three fields are AgentGym's format.
+
+    Raises:
+      BrokenPolicyError: A log-probability is not finite.
+    """
     t = trajectory
     answers = [i for i, message in enumerate(t.messages) if message["role"] == "assistant"]
     # In an episode of an agent program, messages name the answers without loss themselves.
@@ -206,6 +214,12 @@ def to_record(trajectory: Trajectory) -> dict[str, Any]:
 
 def _rounded_logprobs(t: Trajectory) -> list[float]:
     """Returns the log-probabilities with 6 decimals; only those of sampled tokens are not 0."""
+    if not np.isfinite(t.logprobs).all():
+        raise BrokenPolicyError(
+            f"{t.item_id}: the policy's log-probabilities are not finite, because its weights are too "
+            "large or broken. Take an earlier checkpoint or other weights; if training made them so, "
+            "lower optimizer.learning_rate"
+        )
     rounded = [0.0] * t.num_tokens
     for i in np.flatnonzero(t.action_mask).tolist():
         rounded[i] = round(float(t.logprobs[i]), 6)

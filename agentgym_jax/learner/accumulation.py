@@ -120,8 +120,8 @@ def update_or_skip(
 
     A step is skipped if its loss or gradient is not finite, if the norm of the gradient is above
     `grad_limit`, if the metric `weight` of `loss_fn` is 0, or if `is_allowed` is False for these
-    metrics. `apply` maps the gradient to the next
-    state and the norm of the change. Other arguments are as in `accumulate_gradients`.
+    metrics. `apply` maps the gradient to the next state and the norm of the change. Other arguments
+    are as in `accumulate_gradients`.
 
     Returns:
       The state, and the metrics of `loss_fn` together with `loss`, `grad_norm`, `update_norm`,

@@ -107,7 +107,7 @@ class Controllers:
             for name, value in mean_returns.items():
                 average = expected_returns.get(name)
                 average = controllers.moving_average(average, value, decay=decay)
-                if average is not None:  # neither is known yet
+                if average is not None:  # None if neither is known
                     expected_returns[name] = average
         if self.kl_reward["kind"] == "adaptive":
             target, rate = self.kl_reward["target"], self.kl_reward["rate"]

@@ -119,17 +119,19 @@ def token_rewards(
 def turn_anchors(trajectories: Sequence[Trajectory], group_size: int) -> list[list[int]]:
     """Returns the anchor of each turn of each episode: a number for the state before the turn.
 
-    Two turns of a task have the same anchor if the last observation of the state before them had
+    Two turns of a group have the same anchor if the last observation of the state before them had
     the same text. Messages after failed turns and BabyAI's "No change in state." do not count, nor
     do turns of agent programs without an observation, such as summaries.
     """
-    numbers: dict[tuple[int, str | None], int] = {}
+    numbers: dict[str | None, int] = {}
     anchors: list[list[int]] = []
     for i, trajectory in enumerate(trajectories):
+        if i % group_size == 0:
+            numbers = {}
         state = trajectory.first_observation
         anchors.append([])
         for turn in trajectory.turns:
-            anchors[-1].append(numbers.setdefault((i // group_size, state), len(numbers)))
+            anchors[-1].append(numbers.setdefault(state, len(numbers)))
             if turn.observation and not turn.is_failed and turn.shows_state:
                 state = turn.observation
     return anchors

@@ -62,7 +62,7 @@ def own_rows(num_rows: int, layout: Layout | None) -> np.ndarray:
 
 
 def put_scalar(value: np.float32 | np.int32, layout: Layout | None = None) -> jax.Array:
-    """Copies a `grad_limit` or a `position` to the devices of the batch."""
+    """Copies a limit or a `position` to the devices of the batch."""
     return put(value, None if layout is None else layout.sharding((), ()))
 
 

@@ -227,7 +227,7 @@ def update_controllers(
 def make_records(rollout: Rollout, experience: Experience) -> list[dict[str, Any]]:
     """Returns the records of the episodes of a step that this process writes.
 
-    Records of kept episodes include advantages.
+    Records of kept episodes include advantages, unless a critic or reference has made them NaN.
     """
     size = rollout.sampled.size
     rows = {i * size + k: n * size + k for n, i in enumerate(rollout.kept) for k in range(size)}
@@ -237,10 +237,10 @@ def make_records(rollout: Rollout, experience: Experience) -> list[dict[str, Any
         record = to_record(trajectory) | {"discarded": i not in rows}
         # the tokens of an episode without turns may not fit a row
         if i in rows and trajectory.turns:
-            advantages = experience.advantage_BT[rows[i], : len(trajectory.tokens)]
-            record["advantages"] = _rounded(advantages)
+            values = {"advantages": experience.advantage_BT[rows[i], : len(trajectory.tokens)]}
             if experience.reference_logprobs is not None:
-                record["reference_logprobs"] = _rounded(experience.reference_logprobs[rows[i]])
+                values["reference_logprobs"] = experience.reference_logprobs[rows[i]]
+            record |= {k: _rounded(v) for k, v in values.items() if np.isfinite(v).all()}
         records.append(record)
     return records
 

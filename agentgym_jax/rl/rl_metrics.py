@@ -178,7 +178,7 @@ def group_metrics(
             "rollout/zero_variance_groups": float((own_P & comparable_P & ~informative_P).sum()),
         }
 
-    spread = experience.advantage_BT[episodes.action_mask_BT]
+    spread = experience.advantage_BT[episodes.trained_BT]
     metrics = count(np.ones(len(tasks), bool))
     metrics["policy/advantage_std"] = float(spread.std()) if spread.size else 0.0
     if episodes.valid_B.any():

@@ -166,12 +166,13 @@ def _pack_mini_batches(
 
 
 def _batch_metrics(batches: Sequence[TokenBatch]) -> Metrics:
+    tokens = float(sum(np.sum(batch.segment_ids > 0) for batch in batches))
     return {
         "batch/rows": float(sum(len(batch.tokens) for batch in batches)),
         "batch/sequences": float(sum(batch.sequence_ids.max() + 1 for batch in batches)),
-        "batch/tokens": float(sum(np.sum(batch.segment_ids > 0) for batch in batches)),
+        "batch/tokens": tokens,
         "batch/action_tokens": float(sum(batch.action_mask.sum() for batch in batches)),
-        "batch/padding_share": batching.padding_share(batches[-1]),
+        "batch/padding_share": 1.0 - tokens / sum(batch.tokens.size for batch in batches),
     }
 
 

@@ -90,7 +90,7 @@ class EpisodeRequest:
       task: Task of the episode.
       sample: Number of this sample among those of the task.
       seed: Seed of the run.
-      step: Optimiser step of the rollout.
+      step: Number of training steps done before that of the episode.
       limits: Limits that cut the episode.
       sampling: Sampling options of the sampler.
       turn_versions: Version of the weights that each turn waits for; empty if no turn waits.

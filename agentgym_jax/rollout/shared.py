@@ -140,8 +140,6 @@ def _gather(
     try:
         trajectories, statistics = collect()
     except ServerUnavailable as unavailable:
-        if processes.count() == 1:
-            raise
         error = unavailable
     message = {
         "episodes": encode(trajectories),

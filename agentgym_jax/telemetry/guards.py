@@ -181,7 +181,7 @@ def check_scores(options: GuardSettings, metrics: Metrics, max_gap: float) -> li
         return []
     text = (
         "the sampler's and the learner's log-probabilities of the same tokens differ by "
-        f"{metrics[name]:.5f} nats on average (largest {metrics['policy/logprob_gap_max']:.5f}), "
+        f"{metrics[name]:.4g} nats on average (largest {metrics['policy/logprob_gap_max']:.4g}), "
         f"more than learner.max_logprob_gap={max_gap:g}. Sampling and training do not see the same "
         "policy: check dtypes and temperature, or raise the limit"
     )
@@ -260,9 +260,10 @@ def update_history(
 
 def _append_episodes(options: GuardSettings, history: History, metrics: Metrics) -> History:
     """Adds entropy and reward of a step to the history, if the step has valid episodes."""
-    if "policy/trained_reward_mean" not in metrics:
+    reward = metrics.get("policy/trained_reward_mean", math.nan)
+    if not math.isfinite(reward):  # it contains a divergence that is no number
         return history
-    rewards = _append(options, history.rewards, metrics["policy/trained_reward_mean"])
+    rewards = _append(options, history.rewards, reward)
     best = history.best_reward
     if len(rewards) == options.window:
         mean = statistics.fmean(rewards)

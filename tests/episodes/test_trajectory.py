@@ -4,7 +4,9 @@ import json
 import numpy as np
 import pytest
 
+from agentgym_jax.api import USER_ERRORS
 from agentgym_jax.episodes.trajectory import (
+    BrokenPolicyError,
     Outcome,
     from_message,
     from_record,
@@ -24,6 +26,13 @@ def test_the_reward_of_a_turn_is_on_its_last_action_token():
     found = episode("paaoao", [turn(1, 3, reward=0.25), turn(4, 5, reward=1.0)])
     np.testing.assert_array_equal(found.token_rewards(), [0, 0, 0.25, 0, 1.0, 0])
     assert found.reward == 1.25
+
+
+@pytest.mark.parametrize("logprob", [np.nan, -np.inf])
+def test_log_probabilities_that_are_no_numbers_are_an_error_of_the_policy(logprob):
+    with pytest.raises(BrokenPolicyError, match="babyai_17: .* not finite"):
+        to_record(episode("paa", [turn(1, 3)], logprobs=np.float32([0, -1, logprob])))
+    assert BrokenPolicyError in USER_ERRORS
 
 
 def test_turns_in_records_of_older_runs_count_as_not_rejected():

@@ -138,11 +138,11 @@ DEFECTS = {
             ("cached > self._state.length[row]:", "cached > self._state.length[row] + 1:"),
             # A row copies the state of a row that has sampled tokens since its prompt.
             (
-                "if self._has_state:  # the next decode step replaces the state of the prefix",
+                "if self._cache.is_state:  # the next decode step replaces the state of the prefix",
                 "if False:",
             ),
             # All slices of a row start from the same state.
-            ("prefill.separate_rows(in_bucket) if self._has_state else [in_bucket]", "[in_bucket]"),
+            ("prefill.separate_rows(in_bucket) if self.is_state else [in_bucket]", "[in_bucket]"),
         ],
     },
     "models": {
@@ -398,8 +398,8 @@ DEFECTS = {
         "serving/test_continuation.py": [
             # A number of a call that JavaScript writes without its fraction starts a new sequence.
             (
-                'json.dumps(_same_numbers(_object({"function": call})), sort_keys=True)',
-                'json.dumps(_object({"function": call}), sort_keys=True)',
+                "    return _same_numbers(arguments)\n",
+                "    return arguments\n",
             ),
             # An answer that comes back with its stop string starts a new sequence.
             ('"content": answer["content"] + stop}', '"content": answer["content"]}'),

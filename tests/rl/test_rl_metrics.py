@@ -1,5 +1,6 @@
 import collections
 
+import numpy as np
 import pytest
 
 from agentgym_jax.algorithms import ALGORITHMS
@@ -147,6 +148,9 @@ def test_informative_groups_are_counted_per_environment():
     textcraft = [m[f"rollout/textcraft/{k}groups"] for k in ("", "informative_", "zero_variance_")]
     assert babyai == [2, 1, 1]
     assert textcraft == [1, 0, 0]  # a group with one valid episode is not informative
+    # 1 and 2 tokens of the first group, and 14 of other valid episodes
+    spread = np.std([0.5**0.5, *[-(0.5**0.5)] * 2, *[0.0] * 14])
+    assert m["policy/advantage_std"] == pytest.approx(spread, rel=1e-5)
     for name in m:
         lookup(name)
     alone = rl_metrics.group_metrics(experience, TASKS, ("babyai",))

@@ -83,6 +83,18 @@ def test_a_record_has_its_episodes_advantages_and_says_if_it_was_discarded():
     assert not any("advantages" in r for r in (*found[:2], *found[6:]))
 
 
+def test_a_record_lacks_advantages_that_are_no_numbers():
+    """Checks an episode for which a critic or a reference that diverges has given NaN."""
+    rollout = Rollout(groups(4), kept=(0,), metrics={}, tasks_taken=1)
+    values = np.float32([[np.nan] * 9, [1.0] * 9])
+    experience = types.SimpleNamespace(
+        advantage_BT=values, reference_logprobs=[row[:6] for row in values[::-1]]
+    )
+    first, second = make_records(rollout, experience)
+    assert "advantages" not in first and first["reference_logprobs"] == [1.0] * 6
+    assert second["advantages"] == [1.0] * 6 and "reference_logprobs" not in second
+
+
 def drawn(tasks, number, *, resamples):
     """Returns the requests of round `number`, which draws `tasks` in this order."""
     rollout = types.SimpleNamespace(

@@ -75,6 +75,13 @@ def test_rounding_in_the_sampler_clips_no_episode_before_the_first_update(name):
     assert metrics["ratio_mean"] == pytest.approx(1.0, abs=1e-5)
 
 
+def test_the_padding_of_a_step_is_that_of_all_its_mini_batches():
+    packed = [
+        batching.pack([dict(tokens=np.arange(n))], row_length=4, rows_multiple=1) for n in (4, 1, 4)
+    ]
+    assert update_step._batch_metrics(packed)["batch/padding_share"] == 0.25
+
+
 def _run_epochs(steps, limits=(1.0, math.inf), gap=0.0):
     """Runs PPO's updates of some steps with one mini-batch; returns the calls of its updates.
 

@@ -188,9 +188,10 @@ def test_a_reward_collapse_is_relative_to_the_best_reward_of_either_sign():
     assert after(options(), episodes(-1.0, -1.0, -1.0, -1.6, -1.6, -1.6))[1]
 
 
-def test_a_step_without_valid_episodes_does_not_count_as_reward_zero():
+@pytest.mark.parametrize("line", [{}, *episodes(math.nan)])
+def test_a_step_without_a_mean_reward_does_not_count_as_reward_zero(line):
     history, _ = after(options(), episodes(1.0, 1.0, 1.0))
-    assert after(options(), [{}] * 5, history)[0].rewards == history.rewards
+    assert after(options(), [line] * 5, history)[0].rewards == history.rewards
 
 
 def test_a_guard_reports_a_lasting_problem_only_once():
