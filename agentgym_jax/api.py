@@ -114,7 +114,7 @@ def evaluate(
       workdir: Folder for scores.json and trajectories/.
       overrides: Values by dotted key, or nested dictionaries.
       environments: Environments of the config to use; empty for all.
-      same_tasks_as: A scores.json; an evaluation on other tasks is refused.
+      same_tasks_as: A result (folder or scores.json); an evaluation on other tasks is refused.
 
     Raises:
       ConfigError: The config is invalid, or `workdir` has another evaluation.

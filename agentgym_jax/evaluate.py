@@ -45,7 +45,9 @@ _ENVIRONMENTS = flags.DEFINE_list(
     "environments", [], "Environments of the config to use, such as textcraft,babyai; default all."
 )
 _SAME_TASKS_AS = flags.DEFINE_string(
-    "same_tasks_as", None, "A scores.json; the evaluation is refused if its tasks are different."
+    "same_tasks_as",
+    None,
+    "A result (folder or scores.json); the evaluation is refused if its tasks are different.",
 )
 
 

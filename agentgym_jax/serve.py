@@ -26,7 +26,7 @@ from agentgym_jax.jobs.serving import load_model, make_backend, make_sampler
 from agentgym_jax.runs import interrupts
 from agentgym_jax.sampling.sampler import MAX_DRAFT_TOKENS
 from agentgym_jax.serving.app import make_app
-from agentgym_jax.serving.http_server import HttpServer
+from agentgym_jax.serving.http_server import HttpServer, check_free
 from agentgym_jax.text.tool_chat import REASONING_PARSERS, TOOL_PARSERS
 
 _MODEL = flags.DEFINE_string("model", None, "Run folder, Hugging Face directory or hub id.")
@@ -71,6 +71,7 @@ def main(argv: list[str]) -> int:
     """Serves until SIGINT or SIGTERM; returns the exit status."""
     prepare()
     token = read_token(_HOST.value, _TOKEN.value)
+    check_free(_HOST.value, _PORT.value)
     model = load_model(
         given(_MODEL),
         dtype=_DTYPE.value,

@@ -23,7 +23,7 @@ from agentgym_jax.cli.startup import given, launch
 from agentgym_jax.jobs.serving import load_model
 from agentgym_jax.jobs.training_server import LocalBackend
 from agentgym_jax.runs import interrupts
-from agentgym_jax.serving.http_server import HttpServer
+from agentgym_jax.serving.http_server import HttpServer, check_free
 from agentgym_jax.training_api.training_app import make_app
 from agentgym_jax.training_api.training_service import Service
 
@@ -46,6 +46,7 @@ def main(argv: list[str]) -> int:
     """Serves until SIGINT or SIGTERM; returns the exit status."""
     prepare()
     token = read_token(_HOST.value, _TOKEN.value)
+    check_free(_HOST.value, _PORT.value)
     backend = LocalBackend(
         load_model(given(_MODEL), dtype=_DTYPE.value, tensor=_TENSOR.value),
         _NAME.value or given(_MODEL),

@@ -123,8 +123,9 @@ class ModelSettings:
             )
         if (self.source == _RANDOM) != bool(self.architecture):
             raise ValueError(
-                f"source={limits.shorten(self.source)} with architecture={dict(self.architecture)}: an "
-                "architecture goes with source='random' and only with it"
+                f"source={limits.shorten(self.source)} with architecture={dict(self.architecture)}: "
+                "'random' needs an architecture; for stored weights set architecture={} and usually "
+                "tokenizer.source='model'"
             )
         if self.architecture:
             call(DecoderConfig, "model.architecture", self.architecture, vocab_size=1)

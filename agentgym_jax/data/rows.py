@@ -75,19 +75,18 @@ def _data_files(path: pathlib.Path, what: str) -> list[pathlib.Path]:
     if path.is_file() or _is_tfds(path):
         return [path]
     if (path / "config.json").exists() and (path / "trajectories").is_dir():
-        # held-out tasks must not be trained on
-        files = [f for f in sorted(path.glob("trajectories/*.jsonl")) if f.name[:5] != "eval_"]
-        if not files:
-            raise FileNotFoundError(
-                f"no .jsonl file of training in {path / 'trajectories'}; episodes of held-out "
-                "tasks (eval_*) are read only if a file is named"
-            )
-        return files
+        path = path / "trajectories"  # of a run
     by_ending = {ending: sorted(path.glob(f"*{ending}")) for ending in _ENDINGS}
     found = [ending for ending, paths in by_ending.items() if paths]
     if not found:
         raise FileNotFoundError(f"no .jsonl file in {path}, and no .parquet or .json file")
-    files = by_ending[found[0]]
+    # held-out tasks must not be trained on, neither from a run nor from its exported traces
+    files = [f for f in by_ending[found[0]] if not f.name.startswith("eval_")]
+    if not files:
+        raise FileNotFoundError(
+            f"no {found[0]} file of training in {path}; episodes of held-out tasks (eval_*) are read "
+            "only if a file is named"
+        )
     if found[1:]:
         text = "%s: only its %d %s files are read, not those with the ending %s"
         logging.warning(text, path, len(files), found[0], " or ".join(found[1:]))

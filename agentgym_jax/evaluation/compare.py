@@ -138,13 +138,13 @@ def check_comparable(results: Sequence[Result]) -> None:
 
 
 def check_same_tasks(path: str, manifests: Mapping[str, str], items: Items) -> None:
-    """Raises NotComparableError if a new evaluation has other tasks than the scores.json `path`.
+    """Raises NotComparableError if a new evaluation has other tasks than the result at `path`.
 
-    `manifests` and `items` (`task_identity.item_facts`) describe the tasks of the new evaluation.
+    `path` is a scores.json or its folder, as in `load`; `manifests` and `items` (`task_identity.item_facts`) describe the tasks of the new evaluation.
     """
-    document, _ = read_scores(path)
+    (other,) = load([path])
     here = {"manifests": manifests, "items": items}
-    different = manifest_differences(document, here, names=(path, "this evaluation"))
+    different = manifest_differences(other.document, here, names=(path, "this evaluation"))
     if different:
         raise NotComparableError(
             f"the tasks are not those of {path}:\n{different}\nEvaluate on the environment version "

@@ -80,13 +80,19 @@ def base_source(source: ModelSource) -> ModelSource | None:
     """Returns the source of the weights that a run with adapters froze; None for random weights.
 
     Raises:
-      ValueError: These weights have changed since the run.
+      FileNotFoundError, ValueError: These weights are not found, or have changed since the run.
     """
     facts = _read_facts(source.folder)
     assert facts is not None, f"{source.model} has no adapters"
     if facts["base"]["kind"] == "random":
         return None
-    base = sources.resolve(facts["base"]["name"])
+    try:
+        base = sources.resolve(facts["base"]["name"])
+    except (FileNotFoundError, ValueError) as error:
+        raise type(error)(
+            f"the base of the adapters of {source.model} is needed, and a relative path is read from "
+            f"the current folder, as in training: {error}"
+        ) from error
     if fingerprint(base) != facts["base"]:
         raise ValueError(
             f"the adapters of {source.model} belong to the weights of {facts['base']}, but "

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Callable, Collection
 from typing import IO, Any, Protocol
 
@@ -49,12 +50,16 @@ Start = Callable[[AgentTask], RunningProgram]
 
 
 def load_function(path: str) -> Callable[[AgentTask], Any]:
-    """Imports `package.module:function`; raises ValueError if there is none."""
+    """Imports `package.module:function`; raises ValueError if there is none, or its module fails."""
     module, separator, name = path.partition(":")
     try:
         function = getattr(importlib.import_module(module), name) if separator else None
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, SyntaxError) as error:
         raise ValueError(f"{path!r}: {error}") from error
+    except Exception as error:  # noqa: BLE001 - the module is the user's program
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"{last.filename}, line {last.lineno}: {type(error).__name__}: {error}"
+        raise ValueError(f"{path!r}: {reason}") from error
     if not callable(function):
         raise ValueError(f"{path!r} names no function; expected package.module:function")
     return function

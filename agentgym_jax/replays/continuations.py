@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import pathlib
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from agentgym_jax.data.tasks import Task
 from agentgym_jax.episodes.trajectory import Trajectory, to_record
 from agentgym_jax.jobs.environments import open_environments
 from agentgym_jax.jobs.sampled_agents import SampledAgent
+from agentgym_jax.learner.stored_weights import fingerprint
 from agentgym_jax.replays import credit
 from agentgym_jax.replays.credit import TurnCredit, Value
 from agentgym_jax.replays.recorded_episodes import (
@@ -24,7 +26,12 @@ from agentgym_jax.replays.recorded_episodes import (
     limits_of,
     sampling_of,
 )
-from agentgym_jax.replays.replay_policy import build_policy, choose_policy, parse_run
+from agentgym_jax.replays.replay_policy import (
+    PolicyChoice,
+    build_policy,
+    choose_policy,
+    parse_run,
+)
 from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.rollout.episode import AgentTurn, Continuation, EpisodeRequest
 from agentgym_jax.runs import bucket
@@ -185,7 +192,7 @@ def replay(
     if limits.max_turns < turns[-1]:
         raise ReplayError(f"--max_turns={limits.max_turns} is below turn {turns[-1]}")
     choice = choose_policy(folder, config, settings.model, step=options.step, model=options.model)
-    on_policy(_describe_weights(recorded, turns, choice.name))
+    on_policy(describe_weights(folder, recorded, turns, choice))
     with contextlib.ExitStack() as stack:
         temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="agentgym_jax-"))
         scratch = RunFolder(temporary)
@@ -227,9 +234,26 @@ def _turns(recorded: RecordedEpisode, options: ReplayOptions) -> Sequence[int]:
     return range(1, max(1, len(recorded.trajectory.turns)) + 1)
 
 
-def _describe_weights(recorded: RecordedEpisode, turns: Sequence[int], name: str) -> str:
-    found = ", ".join(map(str, sorted({recorded.version(turn) for turn in turns})))
-    return f"{recorded.name}: sampled by the weights of step {found}; continued by those of {name}"
+def describe_weights(
+    folder: RunFolder, recorded: RecordedEpisode, turns: Sequence[int], choice: PolicyChoice
+) -> str:
+    """Returns a sentence about the weights that sampled an episode and those that continue it.
+
+    The records of an evaluation do not know the step of its model, but `evaluation.json` does.
+    """
+    if not folder.evaluation_path.exists():
+        found = ", ".join(map(str, sorted({recorded.version(turn) for turn in turns})))
+        sampled, name = f"the weights of step {found}", f"those of {choice.name}"
+    else:
+        facts = json.loads(folder.evaluation_path.read_text(encoding="utf-8"))["identity"]["agent"]
+        now = {"name": choice.name} if choice.source is None else fingerprint(choice.source)
+        sampled, name = _model_name(facts), _model_name(now)
+        name += "" if facts == now or sampled != name else " with other weights"
+    return f"{recorded.name}: sampled by {sampled}; continued by {name}"
+
+
+def _model_name(facts: Mapping[str, Any]) -> str:
+    return f"{facts['name']}, step {facts['step']}" if "step" in facts else facts["name"]
 
 
 def _only(settings: AgentSettings, environment: str) -> AgentSettings:

@@ -1,8 +1,10 @@
 """Runs an ASGI application in a thread."""
 
+import contextlib
 import socket
 import threading
 import time
+from collections.abc import Iterator
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -20,17 +22,7 @@ class HttpServer:
         Raises:
           OSError: The address is in use or cannot be bound.
         """
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.socket(family, socket.SOCK_STREAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            self._socket.bind((host, port))
-        except UnicodeError as error:
-            self._socket.close()
-            raise OSError(f"{host!r} is no host name") from error
-        except OSError:
-            self._socket.close()
-            raise
+        self._socket = _bind(host, port)
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
         config = uvicorn.Config(
@@ -55,13 +47,8 @@ class HttpServer:
     @classmethod
     def listening(cls, app: ASGIApp, host: str, port: int) -> "HttpServer":
         """Returns the server of a command; raises ValueError that names its flags."""
-        try:
+        with _naming_flags(host, port):
             return cls(app, host, port)
-        except OSError as error:
-            raise ValueError(
-                f"cannot listen on --host={host} --port={port} ({error}): give another --port, or "
-                "--port=0 for a free one"
-            ) from error
 
     def stop(self) -> None:
         """Closes the port and ends all requests within a few seconds."""
@@ -76,3 +63,35 @@ class HttpServer:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def check_free(host: str, port: int) -> None:
+    """Raises the error of `HttpServer.listening` before a command loads its model, in minutes."""
+    with _naming_flags(host, port):
+        _bind(host, port).close()
+
+
+@contextlib.contextmanager
+def _naming_flags(host: str, port: int) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(
+            f"cannot listen on --host={host} --port={port} ({error}): give another --port, or "
+            "--port=0 for a free one"
+        ) from error
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except UnicodeError as error:
+        bound.close()
+        raise OSError(f"{host!r} is no host name") from error
+    except OSError:
+        bound.close()
+        raise
+    return bound

@@ -154,6 +154,8 @@ def test_pairs_are_made_from_the_records_of_a_run(tmp_path):
     read = read_conversations(tmp_path, bad="fatal")
     assert len(read) == 3 and sum(c.is_valid for c in read) == 2
     assert answers(pairs(read, measure="score", pairs_per_task=9)) == [("success", "failure")]
+    alone = read_conversations(tmp_path / "trajectories", bad="fatal")  # such as exported traces
+    assert alone == read
     with pytest.raises(FileNotFoundError, match="held-out"):
         (tmp_path / "trajectories" / "step_000001.jsonl").unlink()
         read_conversations(tmp_path, bad="fatal")

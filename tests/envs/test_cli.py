@@ -164,6 +164,7 @@ def modules(tmp_path):
     (tmp_path / "silent.py").write_text("KIND = None\n")
     (tmp_path / "needy.py").write_text("import hinges\n")
     (tmp_path / "typo.py").write_text("def make_served_environment(:\n")
+    (tmp_path / "forgetful.py").write_text("def make_served_environment():\n    print\n")
     (tmp_path / "inner" / "needy.py").write_text("import hinges\n")
     (tmp_path / "inner" / "game.py").write_text(
         "import dataclasses\nfrom agentgym_envs.maze import served\n\n"
@@ -189,6 +190,7 @@ KNOWN = f"is neither an environment ({', '.join(ENVIRONMENTS)}) nor a module"
         ("needy", "the module needy cannot be imported: No module named 'hinges'"),
         ("inner.needy", "the module inner.needy cannot be imported: No module named 'hinges'"),
         ("typo", "the module typo cannot be imported: "),
+        ("forgetful", "make_served_environment() of forgetful returned NoneType, expected a"),
     ],
 )
 def test_an_invalid_environment_gives_an_error_of_one_line(

@@ -194,6 +194,9 @@ def test_an_evaluation_is_refused_if_its_tasks_differ_from_an_older_result(tmp_p
     path = str(tmp_path / "a" / "scores.json")
     items = item_facts(TASKS, MANIFESTS)
     compare.check_same_tasks(path, HASH, items)
+    compare.check_same_tasks(str(tmp_path / "a"), HASH, items)
+    with pytest.raises(FileNotFoundError, match="name the folder of an evaluation"):
+        compare.check_same_tasks(str(tmp_path / "b"), HASH, items)
     compare.check_same_tasks(path, {"maze": HASH["maze"], "wordle": "e" * 64}, items)
     with pytest.raises(compare.NotComparableError, match="maze: the task manifest is bbbbbbbbbbbb"):
         compare.check_same_tasks(path, {"maze": "e" * 64}, items)

@@ -42,6 +42,19 @@ def test_saved_adapters_load_unchanged(tmp_path, family, targets):
     jax.tree.map(np.testing.assert_array_equal, whole, merge(adapters.attach(base, trained)))
 
 
+def test_a_run_whose_base_is_not_found_says_so(tmp_path, monkeypatch):
+    policy, _, adapters, _ = make(tmp_path, FAMILIES["qwen2"])
+    (tmp_path / "run" / "model").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    base, run = sources.resolve("base"), tmp_path / "run"
+    stored_weights.record_adapters(run / "model", adapters, base, "float32", 0)
+    source = sources.ModelSource("run", "workdir", run, policy.config)
+    assert stored_weights.base_source(source) == base
+    monkeypatch.chdir(run)  # where the relative path of the base leads nowhere
+    with pytest.raises(ValueError, match="the base of the adapters of run .*current folder"):
+        stored_weights.base_source(source)
+
+
 def test_names_and_axes_are_those_of_peft(tmp_path):
     _, _, _, trained = make(tmp_path, FAMILIES["qwen2"])
     tensors = safetensors.numpy.load_file(tmp_path / "peft" / "adapter_model.safetensors")

@@ -49,6 +49,20 @@ def test_an_unusable_program_is_refused_before_the_run(program, found):
         parse(plain(config(**program)))
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("def play(:", r"invalid syntax \(my_agent.py, line 1\)"),
+        ("import json\nplay = jsn", r"my_agent.py, line 2: NameError: name 'jsn' is not defined"),
+    ],
+)
+def test_a_module_that_fails_is_refused_with_its_line(tmp_path, monkeypatch, text, found):
+    (tmp_path / "my_agent.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=f"program.function='my_agent:play': .*{found}"):
+        parse(plain(config(function="my_agent:play")))
+
+
 def test_a_turn_budget_that_the_program_would_not_show_is_refused():
     c = config(command="x")
     c.rollout.show_turn_budget = "start"

@@ -11,22 +11,27 @@ import numpy as np
 import pytest
 import rich.console
 
+from agentgym_jax.config.model import ModelSettings
 from agentgym_jax.config.sections import plain
 from agentgym_jax.episodes.trajectory import from_record, to_record
+from agentgym_jax.learner.stored_weights import fingerprint
+from agentgym_jax.models.sources import ModelSource
 from agentgym_jax.replays import credit
 from agentgym_jax.replays.continuations import (
     Replay,
     ReplayOptions,
+    describe_weights,
     open_run_folder,
     replay,
     target_of,
 )
 from agentgym_jax.replays.recorded_episodes import ReplayError, find_episode
+from agentgym_jax.replays.replay_policy import PolicyChoice
 from agentgym_jax.rollout.continuation import RecordDiffersError
 from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.training.job_kinds import run_job
 from configs import common
-from tests.builders import trajectory
+from tests.builders import decoder_config, trajectory
 from tests.replays import two_turns
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -283,6 +288,27 @@ def test_the_command_writes_both_files_and_overwrites_nothing(trained):
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert again.returncode == 1 and "give another --out, or --overwrite" in again.stderr
     assert target.read_bytes() == before
+
+
+def test_the_replay_of_an_evaluation_names_the_evaluated_weights(tmp_path):
+    weights = tmp_path / "tiny"
+    weights.mkdir()
+    (weights / "model.safetensors").write_bytes(b"old")
+    source = ModelSource("tiny", "hf_dir", weights, decoder_config())
+    settings = ModelSettings(source="tiny", dtype="float32", decode_dtype="float32", remat="none")
+    folder = RunFolder(tmp_path)
+    folder.write_trajectories(0, [to_record(trajectory())], "eval")
+    episode = find_episode(folder, "eval_0/0")
+
+    def described(**changes):
+        document = {"identity": {"agent": fingerprint(source) | changes}}
+        folder.evaluation_path.write_text(json.dumps(document))
+        return describe_weights(folder, episode, [1], PolicyChoice(settings, source))
+
+    same, other = described(), described(weights="none")
+    assert same == "eval_000000/0: sampled by tiny; continued by tiny"
+    assert other == f"{same} with other weights"
+    assert "sampled by runs/a, step 3; continued by tiny" in described(name="runs/a", step=3)
 
 
 def test_another_replay_of_a_turn_gets_another_file(tmp_path):

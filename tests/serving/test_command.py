@@ -63,7 +63,10 @@ def test_the_command_serves_a_model_until_it_is_stopped(model):
         (["--model=qwen2.5-0.5b"], "has no tokenizer"),
         (["--model=MODEL", "--host=0.0.0.0"], "set --token_variable"),
         (["--model=MODEL", "--token_variable=NOT_SET"], "NOT_SET: the variable is not set"),
-        (["--model=MODEL", "--host=192.0.2.1", "--token_variable=PATH"], "--host=192.0.2.1"),
+        (
+            ["--model=no/such/model", "--host=192.0.2.1", "--token_variable=PATH"],
+            "--host=192.0.2.1",
+        ),
     ],
     ids=str,
 )

@@ -59,6 +59,10 @@ def test_the_command_trains_until_it_is_stopped_and_loads_what_it_saved(base, tm
     [
         (["--model=no/such/model"], "no/such/model"),
         (["--model=MODEL", "--host=0.0.0.0"], "set --token_variable"),
+        (
+            ["--model=no/such/model", "--host=192.0.2.1", "--token_variable=PATH"],
+            "--host=192.0.2.1",
+        ),
     ],
 )
 def test_a_wrong_flag_is_one_line_and_writes_nothing(base, tmp_path, flags, found):

@@ -252,7 +252,7 @@ def load_environment(
 
     Raises:
       SetupError: The module cannot be imported, does not define the function, or has no such
-          option.
+          option; or the function fails or returns something else.
     """
     try:
         with loading(f"the module {module} cannot be imported", besides=(ImportError, SyntaxError)):
@@ -266,7 +266,13 @@ def load_environment(
     make_served_environment = loaded.make_served_environment
     bound = environment_options.bind(make_served_environment, options or {}, module)
     with loading(f"the environment of {module} cannot be made"):
-        return make_served_environment(**bound)
+        served = make_served_environment(**bound)
+    if not isinstance(served, ServedEnvironment):
+        raise SetupError(
+            f"make_served_environment() of {module} returned {type(served).__name__}, expected a "
+            "ServedEnvironment; return the value of standard_environment(...)"
+        )
+    return served
 
 
 def prepare(served: ServedEnvironment) -> None:
