@@ -140,7 +140,8 @@ def check_comparable(results: Sequence[Result]) -> None:
 def check_same_tasks(path: str, manifests: Mapping[str, str], items: Items) -> None:
     """Raises NotComparableError if a new evaluation has other tasks than the result at `path`.
 
-    `path` is a scores.json or its folder, as in `load`; `manifests` and `items` (`task_identity.item_facts`) describe the tasks of the new evaluation.
+    `path` is a scores.json or its folder, as in `load`. `manifests` and `items`
+    (`task_identity.item_facts`) describe the tasks of the new evaluation.
     """
     (other,) = load([path])
     here = {"manifests": manifests, "items": items}
