@@ -2,6 +2,8 @@ r"""Qwen2.5-0.5B learns SciWorld's Lifespan tasks on one GPU, after imitation of
 
   python -m agentgym_jax.train --config=experiments/2026-11-29_sciworld_rl/learn_gpu.py:model=DIR \
       --workdir=runs/sciworld_gpu
+
+The simulator needs minutes for the demonstrations. With `file`, they come from the data/ of an earlier run.
 """
 
 import importlib
@@ -15,8 +17,11 @@ sciworld = importlib.import_module("experiments.2026-11-26_sciworld_horizons.age
 
 
 def get_config(arg=None):
-    """Returns the config. Options: model (weights); steps of RL; warm steps of imitation; smoke."""
-    opt = common.parse(arg, model="", steps=60, warm=60, smoke=False)
+    """Returns the config.
+
+    Options: model (weights); file (demonstrations); steps of RL; warm steps of imitation; smoke.
+    """
+    opt = common.parse(arg, model="", file="", steps=60, warm=60, smoke=False)
     options = f"environment=textcraft,even,model={opt.model},steps={opt.steps},warm={opt.warm}"
     smoke = ",smoke" if opt.smoke else ""
     c = load_config(f"{EXPERIMENTS / '2026-11-27_qwen_learns/learn.py'}:{options}{smoke}")
@@ -34,5 +39,6 @@ def get_config(arg=None):
     else:
         c.sampler.buckets = ((64, 32), (256, 8))  # rooms have about 150 tokens
     with c.unlocked():
-        c.sft.demonstrations = sciworld.demonstrations()
+        c.sft.demonstrations = {} if opt.file else sciworld.demonstrations()
+        c.sft.files = (opt.file,) if opt.file else ()
     return c
