@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import importlib.metadata
 import json
+import math
 import os
 import pathlib
 import signal
@@ -265,10 +266,12 @@ class Run:
         self.console.phase("checkpoint", 0, 1)
         self.writer.sync()
         self.folder.push()
+        unlogged = (now.unlogged or {}).items()
         extra = {
             "step": now.step,
             "seed": self.seed,
-            "unlogged": now.unlogged,
+            # JSON has no NaN
+            "unlogged": {k: v if math.isfinite(v) else None for k, v in unlogged} or None,
             "controllers": None if now.controllers is None else now.controllers.to_json(),
             "guards": now.history.to_json(),
             "behaviour": [
@@ -308,11 +311,11 @@ class Run:
             )
         self._remove_after(step)
         self.console.note(f"resumed after step {step}")
-        controllers = extra["controllers"]
+        controllers, unlogged = extra["controllers"], extra["unlogged"]
         return LoopState(
             step,
             state,
-            extra["unlogged"],
+            unlogged and {k: math.nan if v is None else v for k, v in unlogged.items()},
             History.from_json(extra["guards"]),
             controllers and ControllerState.from_json(controllers),
             tuple(

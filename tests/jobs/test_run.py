@@ -1,12 +1,15 @@
 import errno
 import io
+import math
 import os
 import types
 
+import jax.numpy as jnp
 import pytest
 
 from agentgym_jax.jobs.run import LoopState, Run, device_name, open_folder
 from agentgym_jax.learner.checkpoint import Checkpoints
+from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.runs.atomic_files import RunFolderError
 from agentgym_jax.telemetry.console import RunConsole
 
@@ -49,6 +52,25 @@ def test_step_zero_is_never_saved(run, tmp_path):
         run.checkpoints = checkpoints
         run.save(LoopState(0, None))
         assert checkpoints.steps() == []
+
+
+def test_a_checkpoint_keeps_metrics_that_are_no_numbers(run, tmp_path):
+    def ignore(*_):
+        pass
+
+    run.folder = types.SimpleNamespace(push=ignore, remove_trajectories_after=ignore)
+    run.writer = types.SimpleNamespace(sync=ignore, truncate_after=ignore)
+    state = TrainState(jnp.int32(1), {"w": jnp.zeros(2)}, {"m": jnp.zeros(2)})
+    metrics = {"policy/loss": 2.0, "critic/loss": math.nan, "policy/grad_norm": math.inf}
+    with Checkpoints(tmp_path / "checkpoints", max_to_keep=1) as run.checkpoints:
+        run.save(LoopState(1, state, metrics))
+        run.checkpoints.wait()
+        found = run.restore(state).unlogged
+    assert {k: str(v) for k, v in found.items()} == {
+        "policy/loss": "2.0",
+        "critic/loss": "nan",
+        "policy/grad_norm": "nan",
+    }
 
 
 @pytest.mark.parametrize(
