@@ -45,7 +45,7 @@ def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path
 
     Raises:
       FileExistsError: `out` exists, and `overwrite` is False or `out` is no earlier export.
-      ValueError: `out` has the suffix of a file.
+      ValueError: `out` has the suffix of a file, or is the base of the model's adapters.
     """
     target = pathlib.Path(out).expanduser()
     if target.suffix in FILE_SUFFIXES:
@@ -55,6 +55,7 @@ def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path
         )
     check_target(target, overwrite)  # the target is checked before the weights are loaded
     source = sources.resolve(model)
+    _check_bases(source, target)
     policy = Policy(source.config)
     tokenizer, checked = source.tokenizer_path, None
     if tokenizer is not None:
@@ -88,6 +89,17 @@ def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path
         )
     logging.info("wrote %d parameters as %s to %s", policy.num_parameters, dtype, target)
     return target
+
+
+def _check_bases(source: sources.ModelSource, target: pathlib.Path) -> None:
+    """Raises ValueError if the export would replace weights that the model's adapters need."""
+    base: sources.ModelSource | None = source
+    while (base := stored_weights.base_source(base)) is not None:
+        if base.path is not None and target.exists() and target.samefile(base.path):
+            raise ValueError(
+                f"--out={target} is the base of the adapters of {source.model}, which need it: choose "
+                "another --out"
+            )
 
 
 def export_adapters(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path:

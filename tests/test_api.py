@@ -24,7 +24,11 @@ from agentgym_jax import (
 )
 from agentgym_jax.config import config_files
 from agentgym_jax.episodes.trajectory import Outcome
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.text.tokenizer import byte_tokenizer
 from configs import quickstart
+from tests.builders import decoder_config
+from tests.model_files import save_run
 
 ROOT = pathlib.Path(__file__).parents[1]
 # Modules of commands whose names are functions of the package.
@@ -182,6 +186,15 @@ def test_an_evaluation_returns_its_scores(tmp_path):
 def test_an_evaluation_of_unknown_environments_is_refused(tmp_path):
     with pytest.raises(USER_ERRORS, match="the config has no 'chess'"):
         evaluate(TEXTCRAFT, "expert", tmp_path / "e", HERE, environments=["chess"])
+
+
+def test_a_model_whose_weights_cannot_be_read_leaves_no_evaluation(tmp_path):
+    tokenizer, run = byte_tokenizer(), tmp_path / "run"
+    save_run(run, Policy(decoder_config(vocab_size=tokenizer.vocab_size)), {})
+    tokenizer.save(run / "tokenizer")
+    with pytest.raises(USER_ERRORS, match="no complete checkpoint yet"):
+        evaluate(TEXTCRAFT, run, tmp_path / "e", HERE)
+    assert not (tmp_path / "e").exists()
 
 
 @pytest.mark.slow

@@ -83,9 +83,10 @@ def _run(
     if finished:
         logging.warning("%d of %d episodes are on disk", len(finished), num_episodes)
     is_complete = len(finished) == num_episodes  # then no model has to be loaded
+    collector = None if is_complete else _collector(config, parts, agent)
     parts.folder.begin()
     result = evaluate(
-        None if is_complete else _collector(config, parts, agent),
+        collector,
         tasks,
         parts.evaluation,
         seed=parts.seed,

@@ -77,14 +77,16 @@ def load_adapters(
 
 
 def base_source(source: ModelSource) -> ModelSource | None:
-    """Returns the source of the weights that a run with adapters froze; None for random weights.
+    """Returns the weights that adapters, of a run or a directory, change; None for a model without
+    adapters, or for random weights.
 
     Raises:
       FileNotFoundError, ValueError: These weights are not found, or have changed since the run.
     """
+    if source.kind != "workdir":
+        return source.base
     facts = _read_facts(source.folder)
-    assert facts is not None, f"{source.model} has no adapters"
-    if facts["base"]["kind"] == "random":
+    if facts is None or facts["base"]["kind"] == "random":
         return None
     try:
         base = sources.resolve(facts["base"]["name"])

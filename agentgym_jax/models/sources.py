@@ -97,6 +97,10 @@ def find(model: str, adapted_by: Sequence[pathlib.Path] = ()) -> ModelSource:
             ".gguf file becomes one with transformers: AutoModelForCausalLM.from_pretrained("
             "directory, gguf_file=name).save_pretrained(new_directory), and AutoTokenizer alike"
         )
+    if (path / "evaluation.json").exists():
+        raise ValueError(
+            f"{model} is an evaluation, which has no weights: name the evaluated model"
+        )
     if (path / "checkpoints").is_dir():
         return ModelSource(model, "workdir", path, read_hf_config(path / "model"))
     if peft_files.is_peft(path):

@@ -16,7 +16,7 @@ import numpy as np
 from agentgym_jax.checks.limits import OneOf
 from agentgym_jax.config.agent import AgentSettings, check_training_samples, parse_agent
 from agentgym_jax.config.environment_sections import check_trained
-from agentgym_jax.config.sections import ConfigError, check, parse_section
+from agentgym_jax.config.sections import ConfigError, check, config_errors, parse_section
 from agentgym_jax.config.settings import Count, CountOrNone, SftSettings, Turns
 from agentgym_jax.data.conversations import Conversation, sampled_sequences
 from agentgym_jax.data.encoding import encode, train_on_text
@@ -188,7 +188,8 @@ def _load_fit_data(
     settings = parts.settings
     preambles = training_preambles(parts.agent.environments, settings.agent)
     (demonstrations, _), train_on = parts.data, settings.learning.train_on
-    encoded = encode(demonstrations, parts.model.renderer, preambles, train_on=train_on)
+    with config_errors("config.sft: "):
+        encoded = encode(demonstrations, parts.model.renderer, preambles, train_on=train_on)
     importance = [1.0] * len(encoded)
     metrics = {"agentevol/round": float(fit), "agentevol/demonstrations": float(len(encoded))}
     if fit:

@@ -173,7 +173,8 @@ def encode_pairs(
     too_long = equal = 0
     for preference in preferences:
         sides = (preference.chosen, preference.rejected)
-        sequences = encode(sides, renderer, {}, train_on="actions")
+        with config_errors("config.dpo: "):
+            sequences = encode(sides, renderer, {}, train_on="actions")
         if len(sequences) > len(sides):
             raise ConfigError(
                 f"config.dpo: a conversation on {preference.chosen.item_id} is not one sequence of "

@@ -56,7 +56,8 @@ def train(run: Run, parts: Parts[Settings, list[Conversation]]) -> None:
     """Trains until `run.total_steps`; `supervised_loop.fit` lists the errors."""
     settings, model = parts.settings.learning, parts.model
     optimizer, sft_step = make_sft_step(model, settings, parts.settings.logprob_chunk)
-    encoded = encode(parts.data, model.renderer, {}, train_on=settings.train_on)
+    with config_errors("config.sft: "):
+        encoded = encode(parts.data, model.renderer, {}, train_on=settings.train_on)
     data = make_batches(encoded, settings, run.seed)
     take_step = lambda state, step, limit: sft_step(state, data, step, limit)
     supervised_loop.fit(run, parts, optimizer, take_step)
@@ -88,7 +89,8 @@ def warm_start(
         optimizer, sft_step = make_sft_step(model, settings, parts.settings.logprob_chunk)
         # With the messages of the run's episodes, a conversation starts like an episode.
         preambles = {name: text.preamble for name, text in agent.environments.texts.items()}
-        encoded = encode(parts.data, model.renderer, preambles, train_on=settings.train_on)
+        with config_errors("config.sft: "):
+            encoded = encode(parts.data, model.renderer, preambles, train_on=settings.train_on)
         data = make_batches(encoded, settings, run.seed)
         first, is_writer = checkpoints.newest or 0, processes.is_writer()
         if first:

@@ -20,7 +20,7 @@ import markupsafe
 from absl import logging
 
 from agentgym_jax.client.transport import Transport
-from agentgym_jax.runs.atomic_files import write_atomic
+from agentgym_jax.runs.atomic_files import disk_errors, write_atomic
 from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.viewer import records
 from agentgym_jax.viewer.comparison import PREFIXES, comparison_of
@@ -146,6 +146,8 @@ def _write_page(
         _write_element(file, "index", {**document, "pieces": pieces, "replayed": replayed})
         file.write(after)
 
+    with disk_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(target, write)
     logging.info("%s written", target)
     return target

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from agentgym_jax.export import export
 from agentgym_jax.learner import stored_weights
 from agentgym_jax.models import peft_files, sources
 from agentgym_jax.models.lora import TARGETS, Adapters, merge
@@ -53,6 +54,14 @@ def test_a_run_whose_base_is_not_found_says_so(tmp_path, monkeypatch):
     monkeypatch.chdir(run)  # where the relative path of the base leads nowhere
     with pytest.raises(ValueError, match="the base of the adapters of run .*current folder"):
         stored_weights.base_source(source)
+
+
+def test_an_export_does_not_replace_the_base_of_the_adapters(tmp_path):
+    make(tmp_path, FAMILIES["qwen2"])
+    before = (tmp_path / "base" / "model.safetensors").read_bytes()
+    with pytest.raises(ValueError, match="is the base of the adapters of .*peft, which need it"):
+        export(str(tmp_path / "peft"), str(tmp_path / "base"), dtype="bfloat16", overwrite=True)
+    assert (tmp_path / "base" / "model.safetensors").read_bytes() == before
 
 
 def test_names_and_axes_are_those_of_peft(tmp_path):

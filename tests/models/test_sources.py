@@ -38,6 +38,9 @@ def test_a_run_folder_provides_model_config_and_tokenizer(tmp_path):
     assert source.config.qk_norm
     with pytest.raises(ValueError, match="is no directory of whole weights"):
         sources.load_params(source, Policy(source.config))
+    (tmp_path / "evaluation.json").write_text("{}")
+    with pytest.raises(ValueError, match="is an evaluation, which has no weights"):
+        sources.resolve(str(tmp_path))
 
 
 @pytest.mark.parametrize(

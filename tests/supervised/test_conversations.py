@@ -209,6 +209,11 @@ def test_a_conversation_of_several_sequences_is_no_side_of_a_pair(tmp_path):
         encode_pairs(
             [Preference(plain_side, branches)], ChatRenderer(byte_tokenizer()), settings(path)
         )
+    (sequence,) = plain_side.encoded
+    foreign = dataclasses.replace(sequence, tokens=sequence.tokens + 70_000)
+    side = dataclasses.replace(plain_side, encoded=(foreign,))
+    with pytest.raises(ConfigError, match="config.dpo: door_1: token id 70.* of the trace is not"):
+        encode_pairs([Preference(side, side)], ChatRenderer(byte_tokenizer()), settings(path))
 
 
 def test_a_task_explored_twice_in_a_round_has_different_samples():

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from agentgym_jax.algorithms import ALGORITHMS
+from agentgym_jax.config.sections import ConfigError, plain
 from agentgym_jax.data.conversations import read_conversations
 from agentgym_jax.data.encoding import encode
 from agentgym_jax.episodes.trajectory import Outcome, to_record
@@ -19,6 +20,8 @@ from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.traces.atif import to_atif
 from agentgym_jax.traces.files import export_traces, read_traces
 from agentgym_jax.traces.training_trace import from_training_trace, to_training_trace
+from agentgym_jax.training.job_kinds import run_job
+from configs.sft import trajectories
 from tests.builders import trajectory, turn
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "traces"
@@ -211,6 +214,19 @@ def test_encoding_keeps_the_token_ids_of_a_trace_and_refuses_another_vocabulary(
     path.write_text(json.dumps(foreign(call([70000], [3]))) + "\n")
     with pytest.raises(ValueError, match="token id 70000 of the trace is not in the vocabulary"):
         encode(read_conversations(path, bad="fatal"), renderer, {}, train_on="actions")
+
+
+def test_a_job_on_traces_of_another_tokenizer_ends_with_one_line(tmp_path):
+    path = tmp_path / "traces.jsonl"
+    path.write_text(json.dumps(foreign(call([70000], [3]))) + "\n")
+    c = trajectories.get_config("smoke")
+    c.mesh.data = -1  # all devices of the tests
+    c.sft.rows = c.sft.micro_rows = 8
+    c.sft.files = (str(path),)
+    with c.unlocked():
+        c.sft.demonstrations = {}
+    with pytest.raises(ConfigError, match="config.sft: .*token id 70000 of the trace"):
+        run_job(plain(c), str(tmp_path / "run"), plots=False)
 
 
 def test_an_export_leaves_an_existing_directory_and_nothing_after_an_error(tmp_path):

@@ -17,11 +17,13 @@ def command():
     return run
 
 
-def test_the_command_writes_the_page_into_the_run_folder(command, learning_run):
+def test_the_command_writes_the_page_into_the_run_folder(command, learning_run, tmp_path):
     done = command(learning_run, "--max_replays=0")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"wrote {learning_run}/report.html")
     assert (learning_run / "report.html").stat().st_size > 10_000
+    done = command(learning_run, "--max_replays=0", f"--out={tmp_path}/new/folder/page.html")
+    assert done.stdout.startswith(f"wrote {tmp_path}/new/folder/page.html"), done.stderr
 
 
 def test_two_runs_are_compared_in_one_page(command, learning_run, make_run, make_record):
