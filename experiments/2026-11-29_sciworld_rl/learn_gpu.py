@@ -36,6 +36,7 @@ def get_config(arg=None):
     c.rollout.failed_turn_penalty = 0.0
     if opt.smoke:
         c.environments.sciworld.eval = dict(kind="suite", subtasks=(), limit=1)
+        c.sft.row_length = 4096  # a token is a byte
     else:
         c.sampler.buckets = ((64, 32), (256, 8))  # rooms have about 150 tokens
     with c.unlocked():
