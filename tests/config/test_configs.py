@@ -126,7 +126,11 @@ def changed(path, value):
             3,
             "config.sft.demonstrations.expert is 3, expected a section",
         ),
-        ("environments.babyai", 3, "config.environments.babyai is 3, expected a section"),
+        (
+            "environments.babyai",
+            3,
+            "babyai is 3, expected a section; flags set its keys one by one",
+        ),
         ("optimizer.name", "adam", "config.optimizer.name='adam': expected one of adamw, muon"),
         ("environments", {}, "config.environments is empty"),
         ("environments.babyai.train", {}, "has no train tasks"),
