@@ -93,13 +93,14 @@ def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path
 
 def _check_bases(source: sources.ModelSource, target: pathlib.Path) -> None:
     """Raises ValueError if the export would replace weights that the model's adapters need."""
-    base: sources.ModelSource | None = source
-    while (base := stored_weights.base_source(base)) is not None:
+    base = stored_weights.base_source(source)
+    while base is not None:
         if base.path is not None and target.exists() and target.samefile(base.path):
             raise ValueError(
                 f"--out={target} is the base of the adapters of {source.model}, which need it: choose "
                 "another --out"
             )
+        base = stored_weights.base_source(base)
 
 
 def export_adapters(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path:
