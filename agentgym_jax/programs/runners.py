@@ -56,7 +56,7 @@ def load_function(path: str) -> Callable[[AgentTask], Any]:
         function = getattr(importlib.import_module(module), name) if separator else None
     except (ImportError, AttributeError, SyntaxError) as error:
         raise ValueError(f"{path!r}: {error}") from error
-    except Exception as error:  # noqa: BLE001 - the module is the user's program
+    except (Exception, SystemExit) as error:  # the module is the user's program
         last = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{last.filename}, line {last.lineno}: {type(error).__name__}: {error}"
         raise ValueError(f"{path!r}: {reason}") from error

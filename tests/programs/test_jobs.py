@@ -54,6 +54,7 @@ def test_an_unusable_program_is_refused_before_the_run(program, found):
     [
         ("def play(:", r"invalid syntax \(my_agent.py, line 1\)"),
         ("import json\nplay = jsn", r"my_agent.py, line 2: NameError: name 'jsn' is not defined"),
+        ("import sys\nsys.exit(3)", "my_agent.py, line 2: SystemExit: 3"),
     ],
 )
 def test_a_module_that_fails_is_refused_with_its_line(tmp_path, monkeypatch, text, found):
