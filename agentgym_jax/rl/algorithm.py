@@ -29,7 +29,7 @@ _LIMITS = {
 }
 _SHAPES: dict[str, Any] = {  # they take the place of arrays
     field.name: jax.ShapeDtypeStruct(
-        (1, 2), {"sequence_BT": int, "marked_BT": bool}.get(field.name, float)
+        (1, 2), {"sequence_BT": np.int32, "marked_BT": np.bool_}.get(field.name, np.float32)
     )
     for field in dataclasses.fields(losses.PolicyTokens)
 }
