@@ -2,13 +2,16 @@
 
 import atexit
 import gc
+import math
 import os
 import pathlib
 import shutil
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).parents[1]
+STARTED = time.monotonic()
 
 if sys.dont_write_bytecode:
     # The tests start some hundred processes, and compiling the imported modules to bytecode takes
@@ -59,6 +62,16 @@ def compiled_fast():
     jax.config.update("jax_disable_most_optimizations", before)
 
 
+def pytest_addoption(parser):
+    """Adds the limit that keeps `CI=true bash .ci/run` within the time of a CI job."""
+    parser.addoption(
+        "--slow-minutes",
+        type=float,
+        default=math.inf,
+        help="skip slow tests that would begin after this many minutes",
+    )
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_configure():
     """Drops the recursion errors of finalizers before pytest reports them.
@@ -89,10 +102,14 @@ LEFT_PROGRAMS = pytest.StashKey[bool]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """Removes the programs of modules with `compiled_fastest` before a test without this fixture.
+    """Skips slow tests after `--slow-minutes`, and removes programs of `compiled_fastest`.
 
-    JAX keeps a program by its function and shapes, and the rounding of these programs differs.
+    JAX keeps a program by its function and shapes. A test without this fixture must not use the
+    programs of modules with it, because their rounding differs.
     """
+    minutes = item.config.getoption("--slow-minutes")
+    if item.get_closest_marker("slow") and time.monotonic() - STARTED > 60 * minutes:
+        pytest.skip(f"slow tests begin within {minutes:g} minutes")
     stash = item.config.stash
     if stash.get(LEFT_PROGRAMS, False) and "compiled_fastest" not in item.fixturenames:
         jax.clear_caches()
