@@ -73,16 +73,16 @@ class StopFlag:
 
     def __init__(self) -> None:
         """Creates a flag that is not set."""
-        self._event = threading.Event()
+        self._is_set = False  # a handler may interrupt itself, so it must not need a lock
         self._signal = signal.SIGTERM
 
     def __call__(self) -> bool:
         """Returns True if a stop was requested from this process, or soon after, from another."""
-        if self._event.is_set():
+        if self._is_set:
             processes.request_stop()
         elif processes.is_stop_requested():
-            self._event.set()
-        return self._event.is_set()
+            self._is_set = True
+        return self._is_set
 
     @property
     def exit_status(self) -> int:
@@ -104,10 +104,10 @@ class StopFlag:
             return
 
         def handle(number, frame):
-            if self._event.is_set() and number == signal.SIGINT:
+            if self._is_set and number == signal.SIGINT:
                 interrupts.handle_second(number, frame)
             self._signal = signal.Signals(number)
-            self._event.set()
+            self._is_set = True
             logging.warning("%s: saving and stopping", signal.Signals(number).name)
 
         numbers = [signal.SIGTERM, signal.SIGINT]

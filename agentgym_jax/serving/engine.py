@@ -131,6 +131,8 @@ class Engine:
 
     def check(self) -> None:
         """Raises the error that ended the engine's thread, if any."""
+        if isinstance(self._error, ValueError):  # commands show a user's ValueError as one line
+            raise RuntimeError("the engine has failed; this is a defect") from self._error
         if self._error is not None:
             raise self._error
 

@@ -49,6 +49,7 @@ class TokenMatcher:
         """
         mask = np.zeros(self._num_words, np.uint32)
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint32)
+        bits = bits[: self._num_words]  # the library has one bit more than there are tokens
         if not self._matcher.is_error() and bits.any():
             mask[: len(bits)] = bits
             return mask

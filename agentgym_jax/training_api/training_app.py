@@ -250,6 +250,7 @@ class _Served:
         future = asyncio.wrap_future(self._service.results.find(body.request_id))
         await asyncio.wait([future], timeout=POLL_S)
         if not future.done():
+            future.cancel()  # ends this wait, not the call; asyncio would log a later error
             return JSONResponse(
                 {"type": "try_again", "request_id": body.request_id, "queue_state": "active"}
             )

@@ -4,9 +4,9 @@ import argparse
 import json
 import os
 import pathlib
+import queue
 import signal
 import sys
-import threading
 from collections.abc import Sequence
 
 from agentgym_envs.base.environment import SetupError
@@ -65,14 +65,14 @@ def _prepare(options: argparse.Namespace) -> int:
 
 
 def _start(options: argparse.Namespace) -> int:
-    stop = threading.Event()
+    stop: queue.SimpleQueue[int] = queue.SimpleQueue()  # a handler must not wait for a lock
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, lambda number, _: stop.put(number))
     with cluster.Cluster(options.folder, _sites(options), _say) as running:
         sys.stdout.write(json.dumps({"urls": running.urls}, indent=1) + "\n")
         sys.stdout.flush()
         _say(f"every request needs the header {EPISODE_HEADER}: <any id>; Ctrl-C stops the sites")
-        stop.wait()
+        stop.get()
     return 0
 
 

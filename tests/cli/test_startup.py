@@ -220,15 +220,34 @@ def test_a_second_ctrl_c_in_a_notebook_is_an_exception():
             signal.raise_signal(signal.SIGINT)
 
 
-def test_a_server_stops_if_a_signal_arrives_at_any_point_of_its_wait():
-    """Sends a signal at each call that the wait makes; a lock of the handler would not be free."""
-    program = (
-        "import signal, sys\n"
-        "from agentgym_jax.runs.interrupts import StopSignal\n"
-        "stop = StopSignal()\n"
-        "sys.setprofile(lambda *_: signal.raise_signal(signal.SIGTERM))\n"
-        "stop.wait(lambda: None)\n"
-        "sys.setprofile(None)\n"
-    )
+@pytest.mark.parametrize(
+    "program",
+    [
+        """
+from agentgym_jax.runs.interrupts import StopSignal
+stop = StopSignal()
+sys.setprofile(lambda *_: signal.raise_signal(signal.SIGTERM))
+stop.wait(lambda: None)
+""",
+        """
+from agentgym_jax.jobs.run import StopFlag
+with StopFlag().installed() as stop:
+    sys.setprofile(lambda *_: signal.raise_signal(signal.SIGTERM))
+    signal.raise_signal(signal.SIGTERM)
+    sys.setprofile(None)
+    assert stop()
+""",
+        """
+from agentgym_sites import __main__ as sites
+sites.cluster.Cluster = lambda *_: contextlib.nullcontext(types.SimpleNamespace(urls=[]))
+sites._say = lambda text: sys.setprofile(lambda *_: signal.raise_signal(signal.SIGTERM))
+sites._start(types.SimpleNamespace(folder="", site=[]))
+""",
+    ],
+    ids=["server", "run", "sites"],
+)
+def test_a_signal_at_any_point_stops_a_program(program):
+    """Sends a signal at each call of the waiting code; a lock of the handler would not be free."""
+    program = f"import contextlib, signal, sys, types\n{program}sys.setprofile(None)\n"
     command = [sys.executable, "-c", program]
     subprocess.run(command, cwd=ROOT, check=True, timeout=PATIENCE_S)

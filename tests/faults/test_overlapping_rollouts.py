@@ -33,7 +33,7 @@ class StopAfter(StopFlag):
 
     def __call__(self):
         if self.metrics.exists() and len(runs.lines(self.metrics.parent)) >= self.lines:
-            self._event.set()
+            self._is_set = True
         return super().__call__()
 
 

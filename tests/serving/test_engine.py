@@ -198,6 +198,20 @@ def test_a_sampler_that_fails_while_it_admits_a_request_ends_it(
             answer(server, [user("go")])
 
 
+def test_a_value_error_of_the_engine_is_no_error_of_a_user(policy, params, tokenizer, monkeypatch):
+    """Commands show one line of a ValueError, which would hide where the engine failed."""
+    server = Server(policy, params, tokenizer)
+
+    def fail(row, chunks):
+        raise ValueError("could not broadcast")
+
+    monkeypatch.setattr(server.sampler, "prefill", fail)
+    with pytest.raises(RuntimeError, match="engine") as raised, server.engine.running():
+        with pytest.raises(NotServingError):
+            answer(server, [user("go")])
+    assert "broadcast" in str(raised.value.__cause__)
+
+
 def test_too_many_requests_are_refused(policy, params, tokenizer):
     server = Server(policy, params, tokenizer, rows=1, max_waiting=1)
     held = threading.Event()

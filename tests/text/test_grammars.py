@@ -6,6 +6,7 @@ import pytest
 from agentgym_jax.text import grammars
 from agentgym_jax.text.grammars import Grammars
 from agentgym_jax.text.tokenizer import byte_tokenizer
+from agentgym_jax.text.train_tokenizer import train_tokenizer
 
 TOKENIZER = byte_tokenizer()
 STOPS = [TOKENIZER.special_tokens["<|im_end|>"], TOKENIZER.special_tokens["<|endoftext|>"]]
@@ -50,6 +51,18 @@ def test_only_stop_tokens_among_special_ones_are_ever_allowed():
     ids = allowed(COMPILER.compile("start: /(?s:.*)/"))
     assert set(ids) & set(TOKENIZER.special_tokens.values()) == set(STOPS)
     assert max(ids) < TOKENIZER.vocab_size
+
+
+def test_a_vocabulary_that_fills_its_last_word_has_a_mask(tmp_path):
+    texts = ["go to the red ball, then pick up the yellow key and open a blue door"] * 9
+    tokenizer = train_tokenizer(
+        texts, vocab_size=288, pretokenizer_pattern=r"\w+|\s", out=tmp_path / "tokenizer"
+    )
+    assert tokenizer.vocab_size == 288
+    stop = tokenizer.special_tokens["<|im_end|>"]
+    matcher = Grammars(tokenizer, [stop], 288).compile('start: "go"?')
+    assert len(matcher.allowed()) == 9
+    assert {tokenizer.decode([i]) for i in allowed(matcher)} >= {"g", tokenizer.decode([stop])}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Calls of Tinker's API over HTTP."""
 
+import gc
 import re
 
 import numpy as np
@@ -10,7 +11,7 @@ from agentgym_jax.runs.atomic_files import RunFolderError
 from agentgym_jax.serving import bodies
 from agentgym_jax.serving.requests import RequestError
 from agentgym_jax.text.tokenizer import byte_tokenizer
-from agentgym_jax.training_api import futures, messages
+from agentgym_jax.training_api import futures, messages, training_app
 from agentgym_jax.training_api import training_service as service_module
 from agentgym_jax.training_api.saved import SavedModels, SavedPath
 from tests.builders import tiny_policy
@@ -195,6 +196,18 @@ def test_a_call_whose_predecessor_never_comes_fails(trained, service, monkeypatc
     assert trained.forward_backward([sentence(TOKENS)])[0] > 0
     trained.post("unload_model", model_id=trained.model)
     assert trained.result(waiting)["code"] == "unloaded"
+
+
+def test_an_error_after_a_poll_in_vain_is_not_logged(trained, monkeypatch, caplog):
+    late = trained.send(trained.request([sentence(TOKENS)], number=2)).json()
+    monkeypatch.setattr(training_app, "POLL_S", 0.01)
+    answer = trained.post("retrieve_future", request_id=late["request_id"])
+    assert answer.json()["type"] == "try_again"
+    trained.post("unload_model", model_id=trained.model)
+    error_of = trained.post("retrieve_future", request_id=late["request_id"]).json()
+    assert error_of["code"] == "unloaded"
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 def test_a_call_before_create_model_names_it(client):
