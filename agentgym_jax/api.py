@@ -24,8 +24,9 @@ from agentgym_jax.learner.checkpoint import CheckpointError
 from agentgym_jax.mesh.processes import ProcessesError
 from agentgym_jax.rollout.retries import ContextTooSmallError
 from agentgym_jax.runs.atomic_files import RunFolderError
+from agentgym_jax.runs.config_differences import flatten
 from agentgym_jax.runs.json_lines import DamagedFileError
-from agentgym_jax.runs.run_folder import RunFolder, flatten
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.serving.local_chat import LoadedPolicy
 from agentgym_jax.telemetry.guards import GuardStop
 from agentgym_jax.training.job_kinds import run_job

@@ -28,7 +28,7 @@ from agentgym_jax.planning.plan_report import Plan, format_plan, make_plan
 from agentgym_jax.planning.search import compare_options, format_options, search_plan
 from agentgym_jax.planning.topology import PlanError, Topology, parse_topology
 from agentgym_jax.rl.rl_config import RLSettings, parse
-from agentgym_jax.runs.atomic_files import RunFolderError, disk_errors, write_atomic
+from agentgym_jax.runs.atomic_files import RunFolderError, check_writable, disk_errors, write_atomic
 
 _CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Config file of an RL job, with its options after a colon."
@@ -51,11 +51,11 @@ def main(argv: list[str]) -> int:
     slices = [parse_topology(name) for name in given(_TOPOLOGY)]
     numbers = pathlib.Path(_JSON.value).expanduser() if _JSON.value else None
     if numbers is not None:  # before the minutes that a plan takes
-        with disk_errors(numbers):
-            numbers.parent.mkdir(parents=True, exist_ok=True)
-            numbers.touch()
+        check_writable(numbers)
     plans = [_plan(settings, config["mesh"], topology) for topology in slices]
     if numbers is not None:
+        with disk_errors(numbers):
+            numbers.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(numbers, json.dumps([plan.as_json() for plan in plans], indent=1) + "\n")
     return 0 if all(plan.fits for plan in plans) else 1
 

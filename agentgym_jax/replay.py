@@ -38,7 +38,7 @@ from agentgym_jax.replays.continuations import (
 from agentgym_jax.replays.credit import credit_table
 from agentgym_jax.replays.recorded_episodes import ReplayError
 from agentgym_jax.rollout.continuation import RecordDiffersError
-from agentgym_jax.runs.atomic_files import disk_errors, write_atomic
+from agentgym_jax.runs.atomic_files import check_writable, disk_errors, write_atomic
 from agentgym_jax.telemetry.console import RunConsole, open_console
 
 _EPISODE = flags.DEFINE_string("episode", None, "Recorded episode, such as step_000012/3.")
@@ -97,6 +97,7 @@ def run(folder_name: str, stop: StopFlag) -> None:
     for path in (target, table):
         if path.exists() and not _OVERWRITE.value:
             raise ReplayError(f"{path} exists; give another --out, or --overwrite")
+        check_writable(path)
     with RunConsole("replay", {"episode": options.episode}, 1) as console:
         result = replay(
             folder,

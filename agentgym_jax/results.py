@@ -21,7 +21,7 @@ from rich.markdown import Markdown
 from agentgym_jax.cli.startup import launch
 from agentgym_jax.evaluation import compare, score_plots, score_report
 from agentgym_jax.runs import bucket
-from agentgym_jax.runs.atomic_files import RunFolderError, write_atomic
+from agentgym_jax.runs.atomic_files import RunFolderError, check_writable, write_atomic
 from agentgym_jax.telemetry.console import open_console
 
 _OUT = flags.DEFINE_string("out", "results.md", "The page; figures go to a folder next to it.")
@@ -38,7 +38,8 @@ def main(argv: list[str]) -> int:
         raise app.UsageError("give at least one scores.json, or a folder that holds one")
     if not 0 <= _BASELINE.value <= len(paths):
         raise app.UsageError(f"--baseline={_BASELINE.value}, but there are {len(paths)} results")
-    out = pathlib.Path(_OUT.value)
+    out = pathlib.Path(_OUT.value).expanduser()
+    check_writable(out)
     copies = [bucket.local_copy(path, with_trajectories=False) for path in paths]
     paths = [str(copy) for copy in copies]
     write(paths, out, _BASELINE.value, with_plots=_PLOTS.value)

@@ -24,7 +24,7 @@ from agentgym_jax.cli.startup import launch
 from agentgym_jax.client.in_process import in_process_servers
 from agentgym_jax.client.transport import Transport
 from agentgym_jax.runs import bucket
-from agentgym_jax.runs.atomic_files import RunFolderError
+from agentgym_jax.runs.atomic_files import RunFolderError, check_writable
 from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.viewer.live import LiveRun, LiveServer
 from agentgym_jax.viewer.report import checked_folder, write_comparison, write_report
@@ -121,6 +121,8 @@ def main(argv: Sequence[str]) -> None:
 
 def write_pages(runs: Sequence[str]) -> pathlib.Path | None:
     """Writes the page of one run or the comparison of two; returns its path, or None if served."""
+    if _OUT.value:
+        check_writable(pathlib.Path(_OUT.value).expanduser())
     limits = {"max_replays": _MAX_REPLAYS.value, "max_web_replays": _MAX_WEB_REPLAYS.value}
     folders = [str(bucket.local_copy(run, with_trajectories=True)) for run in runs]
     is_remote = bucket.is_url(runs[-1])

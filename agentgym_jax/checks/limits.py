@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 _NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "True or False"}
+_LARGEST = 2**31 - 1  # a larger whole number does not fit the integers of JAX's arrays
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60  # characters
 
@@ -77,7 +78,12 @@ def annotations(reader: Callable[..., Any]) -> dict[str, Any]:
 
 def misfit(value: Any, annotation: Any) -> str:
     """Returns a description of the valid values if `value` is invalid, otherwise an empty text."""
-    return "" if _fits(value, annotation) else describe(annotation)
+    if _fits(value, annotation):
+        return ""
+    expected = describe(annotation)
+    is_large = type(value) is int and value > _LARGEST and "at most" not in expected
+    limit = f", at most {_LARGEST}" if is_large and expected.startswith(_NAMES[int]) else ""
+    return expected + limit
 
 
 def check_field(place: Any, key: str, value: Any, annotation: Any) -> None:
@@ -159,7 +165,10 @@ def _is_kind(annotation: Any, kind: Any) -> bool:
 def _fits(value: Any, annotation: Any) -> bool:
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
-        return _fits(value, args[0]) and all(limit.holds(value) for limit in _limits(annotation))
+        kind, limits = args[0], _limits(annotation)
+        if kind is int and any(isinstance(x, Range) and x.at_most is not None for x in limits):
+            return type(value) is int and all(limit.holds(value) for limit in limits)
+        return _fits(value, kind) and all(limit.holds(value) for limit in limits)
     if origin is Literal:
         return any(value == arg and type(value) is type(arg) for arg in args)
     if _is_union(annotation):
@@ -169,7 +178,7 @@ def _fits(value: Any, annotation: Any) -> bool:
     if annotation is bool or annotation is str:
         return isinstance(value, annotation)
     if annotation is int:
-        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+        return type(value) is int and abs(value) <= _LARGEST
     if annotation is float:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return is_number and abs(value) <= sys.float_info.max  # a whole number may be larger

@@ -17,7 +17,7 @@ from agentgym_jax.cli import command_line, lasting_output
 from agentgym_jax.config import config_files
 from agentgym_jax.config.sections import ConfigError, plain
 from agentgym_jax.runs import interrupts, redact
-from agentgym_jax.runs.run_folder import flatten
+from agentgym_jax.runs.config_differences import flatten
 
 LIST = flags.DEFINE_bool("list", False, "Lists the shipped configs and the algorithms.")
 KEYS = flags.DEFINE_bool("keys", False, "Lists the keys of --config with their values.")
@@ -160,4 +160,10 @@ def _extract_flag(message: str) -> str:
             f"{is_section[1]}={is_section[2]}: this key is a section. Set the keys in it; "
             "docs/config.md lists them"
         )
+    is_number = re.match(
+        r"(--.*): (invalid literal for int|could not convert string to float)", text
+    )
+    if is_number:
+        kind = "a whole number" if "int" in is_number[2] else "a number"
+        return f"{is_number[1]}: expected {kind}"
     return text

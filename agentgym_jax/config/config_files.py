@@ -107,7 +107,10 @@ def call_get_config(path: str, *arguments: Any) -> Any:
     # a unique name, so that a file with the name of a package does not replace it
     spec = importlib.util.spec_from_file_location(f"config_file_{uuid.uuid4().hex}", path)
     if spec is None or spec.loader is None:
-        raise ConfigError(f"config={path}: expected a Python file")
+        raise ConfigError(
+            f"config={path}: expected a Python file with a function get_config, not other files, such "
+            "as the config.json of a run"
+        )
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

@@ -326,7 +326,7 @@ class RecordedDataSettings:
     """Keys of the sections `sft` and `dpo`.
 
     Attributes:
-      steps: Number of optimiser steps; in job `agentevol` per fit.
+      steps: Number of optimiser steps; in job `agentevol` per fit. 0 leaves out a warm start.
       micro_rows: Number of packed rows whose gradient is computed together.
       row_length: Length of a packed row, in tokens.
       too_long: Treatment of conversations longer than a row: `error`, `skip` or `truncate`.
@@ -348,7 +348,9 @@ class RecordedDataSettings:
     optimizer: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        call(make_optimizer, f"{self.section}.optimizer", self.optimizer, total_steps=self.steps)
+        if self.steps:
+            options = self.optimizer
+            call(make_optimizer, f"{self.section}.optimizer", options, total_steps=self.steps)
         for name, options in self.demonstrations.items():
             path = f"{self.section}.demonstrations.{name}"
             check_is_section(path, options)
@@ -376,6 +378,7 @@ class SftSettings(RecordedDataSettings):
 
     section = "sft"
 
+    steps: Annotated[int, Range(0, unit="steps")]
     rows: Count
     weighting: Literal["token_mean", "sequence_mean"]
     train_on: Literal["actions", "text"]

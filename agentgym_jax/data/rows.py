@@ -74,19 +74,23 @@ def _data_files(path: pathlib.Path, what: str) -> list[pathlib.Path]:
         raise FileNotFoundError(f"no {what}s at {path}")
     if path.is_file() or _is_tfds(path):
         return [path]
-    if (path / "config.json").exists() and (path / "trajectories").is_dir():
-        path = path / "trajectories"  # of a run
+    is_run = (path / "config.json").exists() and (path / "trajectories").is_dir()
+    path = path / "trajectories" if is_run else path
     by_ending = {ending: sorted(path.glob(f"*{ending}")) for ending in _ENDINGS}
     found = [ending for ending, paths in by_ending.items() if paths]
     if not found:
         raise FileNotFoundError(f"no .jsonl file in {path}, and no .parquet or .json file")
     # held-out tasks must not be trained on, neither from a run nor from its exported traces
     files = [f for f in by_ending[found[0]] if not f.name.startswith("eval_")]
+    left_out = [f.name for f in by_ending[found[0]] if f not in files]
     if not files:
         raise FileNotFoundError(
             f"no {found[0]} file of training in {path}; episodes of held-out tasks (eval_*) are read "
             "only if a file is named"
         )
+    if left_out and not is_run:  # a run has such files after each evaluation
+        text = "%s: %d files are left out, because eval_* names episodes of held-out tasks: %s"
+        logging.warning(text, path, len(left_out), _one_line(", ".join(left_out)))
     if found[1:]:
         text = "%s: only its %d %s files are read, not those with the ending %s"
         logging.warning(text, path, len(files), found[0], " or ".join(found[1:]))

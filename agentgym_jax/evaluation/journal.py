@@ -13,7 +13,8 @@ from typing import Any
 from agentgym_jax.episodes.trajectory import Trajectory, from_record, to_record
 from agentgym_jax.rollout.episode import EpisodeRequest
 from agentgym_jax.runs.atomic_files import disk_errors, write_atomic
-from agentgym_jax.runs.run_folder import RunFolder, config_differences
+from agentgym_jax.runs.config_differences import config_differences
+from agentgym_jax.runs.run_folder import RunFolder
 
 _KIND = "eval"
 _FORMAT = 2
@@ -43,8 +44,9 @@ class Journal:
         self._identity = json.loads(json.dumps(dict(identity)))
 
     def open(self) -> None:
-        """Stores the identity; raises ValueError if the folder belongs to another evaluation."""
-        if self._state.exists():
+        """Stores the identity; raises ValueError if the folder has episodes of another evaluation."""
+        has_episodes = self._partial.exists() or self._final.exists()
+        if has_episodes and self._state.exists():
             changed = config_differences(self._read_state()["identity"], self._identity)
             if changed:
                 lines = [
@@ -57,7 +59,7 @@ class Journal:
                     + "\n  ".join(lines)
                     + "\nGive a new --workdir, or delete this one to start again."
                 )
-        elif self._partial.exists() or self._final.exists():
+        elif has_episodes:
             raise ValueError(
                 f"{self._final.parent} has episodes, but {self._state.name} is missing, so their "
                 "model is unknown. Give a new --workdir, or delete this one."

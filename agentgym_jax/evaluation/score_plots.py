@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from agentgym_jax.evaluation.compare import Result
+from agentgym_jax.runs.atomic_files import replacing
 
 _DPI = 120
 _PANEL = (4.6, 3.4)  # inches
@@ -119,5 +120,6 @@ def _save(figure: Figure, axes: Sequence[Axes], path: pathlib.Path) -> pathlib.P
     }
     if known:
         figure.legend(known.values(), known, loc="outside lower center", fontsize=7, frameon=False)
-    figure.savefig(path, dpi=_DPI, metadata={"Software": None})
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=_DPI, metadata={"Software": None})
     return path

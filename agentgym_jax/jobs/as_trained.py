@@ -12,7 +12,8 @@ from typing import Any
 
 from agentgym_jax.config.sections import config_errors
 from agentgym_jax.config.settings import AS_DATA
-from agentgym_jax.runs.run_folder import RunFolder, flatten
+from agentgym_jax.runs.config_differences import flatten
+from agentgym_jax.runs.run_folder import RunFolder
 
 _KEYS = (
     "model.dtype",

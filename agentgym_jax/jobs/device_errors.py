@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from agentgym_jax.config.sections import ConfigError
-from agentgym_jax.runs.run_folder import flatten
+from agentgym_jax.runs.config_differences import flatten
 
 # Keys that determine the memory of a run, those without an effect on the result first.
 _MEMORY_KEYS = (

@@ -162,5 +162,4 @@ def open_job(
             # all processes have compared the folder, whose facts may now change
             if environments is not None and processes.is_writer():
                 run.folder.record_tasks(environments.manifests)
-            run.folder.begin()
         yield run, parts

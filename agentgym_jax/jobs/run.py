@@ -27,8 +27,9 @@ from agentgym_jax.models.policy import Params
 from agentgym_jax.native import library
 from agentgym_jax.runs import bucket, interrupts
 from agentgym_jax.runs.atomic_files import folder_errors
+from agentgym_jax.runs.config_differences import flatten
 from agentgym_jax.runs.provenance import git_state
-from agentgym_jax.runs.run_folder import RunFolder, flatten
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.telemetry import machine
 from agentgym_jax.telemetry.console import RunConsole
 from agentgym_jax.telemetry.guards import History
@@ -208,7 +209,11 @@ class Run:
         return report
 
     def begin(self, name: str, total: int = 0) -> None:
-        """Shows phase `name` before its first result; the first call also notes the compilation."""
+        """Shows phase `name` before its first result; the first call also notes the compilation.
+
+        From then on the folder is kept if the run fails.
+        """
+        self.folder.begin()
         kind = name.partition(",")[0]
         note = "" if kind in self._shown else "compiling first"
         self._shown.add(kind)
@@ -302,6 +307,7 @@ class Run:
         if step is None:
             self._remove_after(-1)
             return None
+        self.folder.begin()
         state, extra = self.checkpoints.restore(step, abstract_state)
         if (extra["step"], extra["seed"]) != (step, self.seed):
             raise CheckpointError(

@@ -15,6 +15,7 @@ from agentgym_jax.mesh.sharding import launch_lock
 from agentgym_jax.models.lora import Adapters, Params
 from agentgym_jax.models.policy import Policy, make_sampler_params
 from agentgym_jax.runs import bucket
+from agentgym_jax.runs.folder_kinds import TINKER, check_kind
 from agentgym_jax.training_api.sampling import SharedSampler
 from agentgym_jax.training_api.saved import SavedModels, SavedPath
 from agentgym_jax.training_api.trainer import Trainer
@@ -37,13 +38,15 @@ class LocalBackend:
 
         Raises:
           ConfigError: The model has no adapters, or the folder is in a bucket.
-          RunFolderError: Another server uses the folder, or it cannot be written.
+          RunFolderError: The folder belongs to another command or server, or cannot be written.
         """
         assert model.source is not None, "load_model gives every model a source"
         if model.policy.config.hybrid is not None:
             raise ConfigError(f"{name} is a Qwen3.5, which has no adapters: serve another model")
         if bucket.is_url(workdir):
             raise ConfigError(f"--workdir={workdir} is in a bucket: give a local folder")
+        folder = pathlib.Path(workdir).expanduser().absolute()
+        check_kind(folder, TINKER)
         self.name = name
         self._model, self._context, self._micro_tokens = model, context, micro_tokens
         with device_errors({"rows": rows, "context": context}):
@@ -51,7 +54,7 @@ class LocalBackend:
             sampler = make_empty_sampler(model, rows=rows, context=context)
         self.sampler = SharedSampler(sampler, model.tokenizer.decode)
         facts = fingerprint(model.source)
-        self.saved = SavedModels(pathlib.Path(workdir).expanduser().absolute(), facts, name)
+        self.saved = SavedModels(folder, facts, name)
         self.saved.start()
 
     def make_trainer(

@@ -21,7 +21,6 @@ from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.models.sources import ModelSource, read_tokenizer
 from agentgym_jax.replays.recorded_episodes import ReplayError
 from agentgym_jax.runs.run_folder import RunFolder
-from agentgym_jax.supervised.sft import WARM_START
 from agentgym_jax.text.tokenizer import load_tokenizer
 from agentgym_jax.training.job_kinds import JOBS
 
@@ -102,8 +101,8 @@ def choose_policy(
     steps = _steps(directory)
     step = max(steps, default=0) if step is None else step
     number = step
-    if not step and config["job"] == "rl" and "sft" in config:
-        directory = folder.path / WARM_START / "checkpoints"
+    if not step and config["job"] == "rl" and "sft" in config and config["sft"]["steps"]:
+        directory = folder.warm_start / "checkpoints"
         number = max(_steps(directory), default=0)
         if not number:
             raise ReplayError(f"{directory} has no weights of the warm start; give another --step")

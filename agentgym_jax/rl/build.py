@@ -130,7 +130,8 @@ def _load(
     check_groups(settings.horizon, tasks)
     schedule = make_schedule(settings.environments, tasks, seed=settings.seed)
     found: list[Conversation] = []
-    if settings.sft is not None:
+    trains_tokenizer = settings.tokenizer.source == "train"
+    if settings.sft is not None and (settings.has_warm_start or trains_tokenizer):
         found = load_conversations(settings.sft, run.folder, environments, run.console.phase)
     return (found, schedule), found
 
@@ -249,5 +250,5 @@ open_rl = functools.partial(
     parse=parse,
     load=_load,
     build=_build,
-    learns_texts=lambda settings: settings.sft is not None,
+    learns_texts=lambda settings: settings.has_warm_start,
 )

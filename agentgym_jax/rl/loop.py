@@ -146,10 +146,12 @@ def restore_or_create(run: Run, parts: RLParts) -> tuple[LoopState, Params | Non
     reference = None
     is_reference = settings.needs_reference and parts.teacher is None
     if now is None or is_reference:
-        if is_reference and settings.sft is None:  # the run folder keeps those of a warm start
+        if (
+            is_reference and not settings.has_warm_start
+        ):  # the run folder keeps those of a warm start
             model.pin(run.folder)
         reference = model.initial_params()
-        if settings.sft is not None:
+        if settings.sft is not None and settings.has_warm_start:
             reference = warm_start(run, parts, settings.sft, reference)
     if now is None:
         assert reference is not None, "loaded above"

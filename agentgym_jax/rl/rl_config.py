@@ -45,7 +45,7 @@ class RLSettings(JobSettings, AgentSettings):
     Attributes:
       seed: Random seed of the run.
       total_steps: Number of training steps; each step has one rollout.
-      sft: Section `sft` of the warm start; None for a run without warm start.
+      sft: Section `sft` of the warm start and of a tokenizer to train; None without the section.
       reference: Section `reference`; None if the reference is the initial policy.
       critic: Section `algorithm.critic`; None for algorithms without a critic.
       correction: Maps (learner_logprob, sampler_logprob, sequence) to a factor on the advantages.
@@ -72,6 +72,11 @@ class RLSettings(JobSettings, AgentSettings):
     def agent(self) -> AgentSettings:
         """Returns these settings, which have the sections of the agent."""
         return self
+
+    @property
+    def has_warm_start(self) -> bool:
+        """Returns True if the run imitates conversations before its first rollout."""
+        return self.sft is not None and self.sft.steps > 0
 
     @property
     def needs_reference(self) -> bool:

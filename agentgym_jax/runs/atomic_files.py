@@ -31,6 +31,8 @@ def disk_advice(number: int | None) -> str:
         return "The limit on the size of a file is too small: raise it (ulimit -f), then resume."
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "No permission to write there: choose another --workdir or fix its owner."
+    if number == errno.EISDIR:
+        return "A folder exists where a file is needed: give another name."
     if number in (errno.ENOTDIR, errno.EEXIST):
         return "A file exists where a folder is needed: choose another --workdir."
     if number == errno.ENAMETOOLONG:
@@ -78,6 +80,31 @@ def try_lock(file: IO[str]) -> bool:
     return True
 
 
+def check_writable(path: pathlib.Path) -> None:
+    """Raises RunFolderError if a file cannot be written to `path` later; nothing is created."""
+    with disk_errors(path):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        parent = next(folder for folder in path.absolute().parents if folder.exists())
+        if not parent.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(parent, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+@contextlib.contextmanager
+def replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yields a path beside `path`; its file replaces `path` if the block raises no error."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with disk_errors(path):
+        try:
+            yield temporary
+            os.replace(temporary, path)
+            _sync_folder(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
 # In JSON, this writes a lone surrogate as its escape.
 _LONE = "backslashreplace"
 
@@ -95,21 +122,16 @@ def write_atomic(path: str | os.PathLike, write: str | Callable[[IO[str]], None]
         with disk_errors(bucket.to_folder(path)):
             bucket.to_folder(path).write_bytes(text.getvalue().encode("utf-8", _LONE))
         return
-    path = pathlib.Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with disk_errors(path):
-        try:
-            with open(temporary, "w", encoding="utf-8", errors=_LONE, newline="\n") as file:
-                if callable(write):
-                    write(file)
-                else:
-                    file.write(write)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-            _sync_folder(path.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
+    with (
+        replacing(pathlib.Path(path)) as temporary,
+        open(temporary, "w", encoding="utf-8", errors=_LONE, newline="\n") as file,
+    ):
+        if callable(write):
+            write(file)
+        else:
+            file.write(write)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _sync_folder(path: pathlib.Path) -> None:

@@ -7,7 +7,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,8 @@ from agentgym_jax.episodes.trajectory import Trajectory, from_record
 from agentgym_jax.mesh import processes
 from agentgym_jax.runs import bucket, redact
 from agentgym_jax.runs.atomic_files import RunFolderError, disk_errors, try_lock, write_atomic
+from agentgym_jax.runs.config_differences import config_differences
+from agentgym_jax.runs.folder_kinds import EVALUATION, TRAINING, check_kind
 from agentgym_jax.runs.json_lines import DamagedFileError, read_lines
 from agentgym_jax.runs.provenance import (
     add_manifests,
@@ -37,33 +38,6 @@ def trajectory_shards(path: bucket.Folder) -> list[bucket.Folder]:
     """Returns the files of all shards of an episode file, given that of shard 0."""
     found = [(_TRAJECTORIES.fullmatch(p.name), p) for p in path.parent.glob(f"{path.stem}.*jsonl")]
     return [p for _, p in sorted((int(m["shard"] or 0), p) for m, p in found if m)] or [path]
-
-
-def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flattens `{"a": {"b": 1}}` to `{"a.b": 1}`; an empty section is kept as a value."""
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping) and value:
-            flat.update(flatten(value, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
-
-
-def config_differences(
-    old: Mapping[str, Any], new: Mapping[str, Any]
-) -> dict[str, tuple[str, str]]:
-    """Returns the dotted keys whose values differ, with both values as JSON or `absent`."""
-    flat_old, flat_new = flatten(old), flatten(new)
-
-    def show(flat: Mapping[str, Any], key: str) -> str:
-        return json.dumps(flat[key]) if key in flat else "absent"
-
-    return {
-        key: (show(flat_old, key), show(flat_new, key))
-        for key in sorted(flat_old.keys() | flat_new.keys())
-        if key not in flat_old or key not in flat_new or flat_old[key] != flat_new[key]
-    }
 
 
 class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
@@ -93,6 +67,8 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
         self.logs = self.path / "logs"  # output of environment servers
         self.loggers = self.path / "loggers"
         self.data = self.path / "data"  # recorded demonstrations
+        self.reference = self.path / "reference"  # log-probabilities of DPO's reference
+        self.warm_start = self.permanent / "warm_start"  # metrics and checkpoints of RL's imitation
         self.evaluation_path = self.path / "evaluation.json"
         self._lock_path = self.path / ".lock"
         # made by `start`
@@ -102,6 +78,7 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
         self._is_provisional = False  # True while `withdraw` may remove or restore files
         self._before: dict[pathlib.Path, str] = {}  # of a resumed run: its files before this start
         self._made: list[pathlib.Path] = []  # folders of the run and their parents, if new
+        self._others: list[str] = []  # names in the folder before its run
 
     def start(
         self,
@@ -114,15 +91,18 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
     ) -> bool:
         """Locks the folder for this process, and creates it or checks that it holds the same run.
 
-        A later start may change the dotted keys `adjustable`, such as `evaluation.*`. Returns True
-        if the folder already held this run, in which case the caller should resume.
+        A later start may change the dotted keys `adjustable`, such as `evaluation.*`. A run without
+        results is replaced. Returns True if the folder already held this run, in which case the
+        caller should resume.
 
         Raises:
           ValueError: The folder holds a run with a different config.
-          RunFolderError: Another process has locked the folder, or it cannot be written.
+          RunFolderError: The folder holds no run, another process has locked it, or it cannot be
+            written.
         """
         # without secrets, so that a new password does not count as a different run
         plain = redact.config(json.loads(json.dumps(config)))
+        check_kind(self.path, TRAINING if "job" in config else EVALUATION)
         local = [f for f in (self.path, self.permanent) if isinstance(f, pathlib.Path)]
         both = [path for folder in local for path in (folder, *folder.parents)]
         with disk_errors(self.path):
@@ -136,6 +116,8 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
                 self._mirror.pull()
             resumed = self._match_config(plain, adjustable)
             starts = self.provenance()["starts"] if self.provenance_path.exists() else []
+            if not resumed:
+                self._others = sorted(p.name for p in self.path.iterdir() if p != self._lock_path)
             restored = (self.config_path, self.provenance_path) if resumed else ()
             self._before = {path: path.read_text("utf-8") for path in restored if path.exists()}
             self._is_provisional = True
@@ -145,6 +127,7 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
             write_atomic(self.config_path, json.dumps(plain, indent=2) + "\n")
             command = sys.argv if command is None else command
             facts = provenance(devices, machine or {}, command)
+            facts |= {} if resumed else {"other_files": self._others}
             if starts and (changes := version_changes(starts[-1], facts)):
                 text = "%s continues with other versions than before (%s): the result may differ from that of one version"
                 logging.warning(text, self.permanent, ", ".join(changes))
@@ -207,7 +190,7 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
         return hashlib.sha256(text).hexdigest()
 
     def begin(self) -> None:
-        """Makes the folder permanent; called after all parts of the config have been built."""
+        """Makes the folder permanent; called when the first results are computed."""
         self._is_provisional = False
 
     def withdraw(self) -> None:
@@ -229,16 +212,35 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
                 write_atomic(path, text)
             self.push()
             return
-        for folder in (*self._folders, self.loggers, self.data):
-            shutil.rmtree(folder, ignore_errors=True)
-        facts = [self.config_path, self.provenance_path, self._lock_path]
-        facts += [self.metrics_path, self.evaluation_path]
-        for path in facts:
-            path.unlink(missing_ok=True)
-        self._mirror.remove(p.name for p in (*self._folders, self.loggers, self.data, *facts))
+        self._remove_run()
+        self._lock_path.unlink(missing_ok=True)
         for path in self._made:
             with contextlib.suppress(OSError):  # a folder with other files is kept
                 path.rmdir()
+
+    def _is_without_results(self, *, is_training: bool) -> bool:
+        """Returns True for a run without a step of training or warm start, or an episode of evaluation."""
+        starts = self.provenance()["starts"] if self.provenance_path.exists() else []
+        if not starts or "other_files" not in starts[0]:  # no run, or one of an earlier version
+            return False
+        self._others = starts[0]["other_files"]
+        if not is_training:
+            return not any(self.trajectories.glob("*"))
+        lines = self.metrics_path.read_bytes().splitlines() if self.metrics_path.exists() else ()
+        steps = [line for line in lines if not line.startswith(b'{"step": 0,')]
+        saved = (self.checkpoints, self.warm_start / "checkpoints")
+        return not (steps or any(any(folder.glob("*")) for folder in saved))
+
+    def _remove_run(self) -> None:
+        """Removes the files of the run, but not those that were there before, and not the lock."""
+        paths = [*self._folders, self.loggers, self.data, self.reference, self.warm_start]
+        paths += [self.config_path, self.provenance_path, self.metrics_path]
+        paths += [self.evaluation_path, self.scores_path]
+        names = [path.name for path in paths if path.name not in self._others]
+        with disk_errors(self.path):
+            for name in names:
+                bucket.remove(self.path / name)
+            self._mirror.remove(names)
 
     def _acquire(self) -> None:
         if self._lock is not None:
@@ -264,10 +266,6 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
         if not self.config_path.exists():
             return False
         old = self.config()
-        if ("job" in old) != ("job" in config):  # the list of differences would be long
-            kinds = ("a training run", "an evaluation")
-            here, new = kinds if "job" in old else reversed(kinds)
-            raise ValueError(f"{self.permanent} holds {here}, not {new}: give another --workdir")
         differences = config_differences(old, config)
         fixed, is_older = [], False
         for key, values in differences.items():
@@ -275,6 +273,11 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
                 is_older |= values[0] == "absent"
                 here, now = (v if len(v) <= 60 else f"{v[:57]}..." for v in values)
                 fixed.append(f"  {key}: {here} in the folder, {now} now")
+        if fixed and self._is_without_results(is_training="job" in old):
+            text = "%s: its run of another config had no results, and this one takes its place"
+            logging.warning(text, self.permanent)
+            self._remove_run()
+            return False
         if fixed:
             lines = fixed[:_SHOWN_DIFFERENCES]
             if len(fixed) > _SHOWN_DIFFERENCES:

@@ -40,7 +40,7 @@ from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.learner.update import make_score, put_scalar
 from agentgym_jax.mesh import processes
 from agentgym_jax.mesh.sharding import to_host
-from agentgym_jax.runs.atomic_files import disk_errors
+from agentgym_jax.runs.atomic_files import disk_errors, replacing
 from agentgym_jax.supervised import supervised_loop
 from agentgym_jax.supervised.imitation_data import load_conversations
 from agentgym_jax.supervised.supervised_loop import Metrics, SupervisedSettings, step_metrics
@@ -232,7 +232,7 @@ def _reference_logprobs(
 
     The log-probabilities are computed once; the run folder keeps them for a resumed run.
     """
-    path = run.folder.path / "reference" / f"{_digest(members)}.npy"
+    path = run.folder.reference / f"{_digest(members)}.npy"
     is_known = processes.broadcast(path.exists())
     if not is_known or run.checkpoints.newest is None:  # this start reads the initial weights
         parts.model.pin(run.folder)
@@ -268,14 +268,12 @@ def _reference_logprobs(
 
 def _save(path: pathlib.Path, values: np.ndarray) -> None:
     """Writes the array to the file atomically."""
-    partial = path.with_suffix(".partial")
     with disk_errors(path):
         path.parent.mkdir(exist_ok=True)
-        with partial.open("wb") as file:
-            np.save(file, values)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.save(file, values)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _digest(members: Sequence[EncodedConversation]) -> str:

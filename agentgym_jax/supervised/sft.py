@@ -34,7 +34,6 @@ from agentgym_jax.supervised.supervised_loop import Metrics, SupervisedSettings,
 from agentgym_jax.telemetry.metrics_file import MetricWriter
 from agentgym_jax.text.chat import EncodedConversation
 
-WARM_START = "warm_start"  # folder of the warm start in a run folder
 Settings = SupervisedSettings[SftSettings]
 
 
@@ -71,7 +70,7 @@ def warm_start(
 ) -> Params:
     """Returns the weights after the warm start of RL from `params`.
 
-    It trains once on the conversations in `parts.data`, and later reads the folder `warm_start`.
+    It trains once on the conversations in `parts.data`, and later reads `run.folder.warm_start`.
     An interrupted warm start is saved there, too, and continues after its last step.
 
     Raises:
@@ -79,10 +78,11 @@ def warm_start(
     """
     model, agent = parts.model, parts.agent
     assert agent is not None, "a job with rollouts has an agent"
-    folder, phase = run.folder.path / WARM_START, "warm start (SFT)"
+    permanent, phase = run.folder.warm_start, "warm start (SFT)"
+    folder = run.folder.path / permanent.name
     folder.mkdir(exist_ok=True)
-    directory = run.folder.permanent / WARM_START / "checkpoints"
-    directory.parent.mkdir(exist_ok=True)
+    directory = permanent / "checkpoints"
+    permanent.mkdir(exist_ok=True)
     with Checkpoints(directory, max_to_keep=1) as checkpoints:
         if checkpoints.newest == settings.steps:
             return checkpoints.restore_params(settings.steps, model.abstract_params())

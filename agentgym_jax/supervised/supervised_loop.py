@@ -53,6 +53,8 @@ def parse_without_agent(
     check_top(config, known, SupervisedTopLevel)
     settings = parse_job(config, config["logprob_chunk"], title=config["job"])
     learning = parse_section(config, kind.section, kind)
+    if not learning.steps:
+        raise ConfigError(f"config.{kind.section}.steps=0 leaves nothing to train: raise it")
     return SupervisedSettings(**vars(settings), learning=learning, agent=None)
 
 

@@ -17,7 +17,7 @@ from agentgym_jax.config.config_files import (
     locate,
 )
 from agentgym_jax.config.sections import ConfigError, plain
-from agentgym_jax.runs.run_folder import flatten
+from agentgym_jax.runs.config_differences import flatten
 from agentgym_jax.sweeps.expand import SweepRun, expand
 from agentgym_jax.sweeps.spec import Sweep
 from agentgym_jax.training.job_kinds import JOBS

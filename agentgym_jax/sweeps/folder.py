@@ -97,7 +97,7 @@ class SweepFolder:
         """Locks the folder and writes the record, unless the folder belongs to something else.
 
         A later call may add runs to the sweep, for example further seeds, and may change the metric
-        and the baseline.
+        and the baseline. A sweep whose runs have no step may be replaced.
 
         Raises:
           ConfigError: The folder holds other files or a sweep with other runs.
@@ -123,7 +123,10 @@ class SweepFolder:
                 )
             return
         new = {run.name: run for run in record.runs}
-        for old in self.read().runs:
+        known = self.read().runs
+        if not any(self.steps_done(run) or self.is_busy(run) for run in known):
+            return  # nothing is trained yet, so another sweep may take the place
+        for old in known:
             if old.name not in new:
                 raise ConfigError(
                     f"{self.path} holds another sweep: its run {old.name} is not in this one. Give a "

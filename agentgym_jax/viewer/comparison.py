@@ -6,7 +6,7 @@ from typing import Any
 
 from agentgym_jax.evaluation.scores import read_scores
 from agentgym_jax.evaluation.task_identity import manifest_differences
-from agentgym_jax.runs.run_folder import config_differences
+from agentgym_jax.runs.config_differences import config_differences
 from agentgym_jax.viewer.evaluations import Evaluation, last_of_each_mode
 from agentgym_jax.viewer.run_summary import OpenRun, episode_columns, page_of
 from agentgym_jax.viewer.verdict import not_comparable, verdict_of_pair

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from agentgym_jax.runs.atomic_files import replacing
 from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.telemetry.metrics_file import read_metrics
 from agentgym_jax.viewer.panels import Panel, panels_of
@@ -46,9 +47,8 @@ def figure_style() -> contextlib.AbstractContextManager[None]:
 
 def save_figure(figure: Figure, path: pathlib.Path) -> None:
     """Writes the PNG atomically, without a date or version in its metadata."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    figure.savefig(temporary, format="png", dpi=_DPI, metadata={"Software": None})
-    os.replace(temporary, path)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=_DPI, metadata={"Software": None})
 
 
 def write_plots(run_dir: str | os.PathLike) -> list[pathlib.Path]:

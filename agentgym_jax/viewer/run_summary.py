@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from agentgym_jax.checks.limits import Range, check_field
-from agentgym_jax.runs.run_folder import RunFolder, flatten
+from agentgym_jax.runs.config_differences import flatten
+from agentgym_jax.runs.run_folder import RunFolder
 from agentgym_jax.telemetry.metrics import lookup
 from agentgym_jax.telemetry.metrics_file import read_metrics
 from agentgym_jax.viewer.costs import cost, time_of_a_step

@@ -24,6 +24,9 @@ from agentgym_jax.config.sections import ConfigError, plain
 from agentgym_jax.jobs import as_trained, evaluation
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import save_hf
+from agentgym_jax.rl import rl_config
+from agentgym_jax.supervised import agentevol, dpo, sft
+from agentgym_jax.sweeps.folder import SweepFolder
 from agentgym_jax.training.job_kinds import run_job
 from configs import common
 from tests.builders import decoder_config
@@ -31,6 +34,13 @@ from tests.cli.commands import ROOT, run_all
 from tests.fake_server import serving
 
 DELETED = object()
+PARSERS = dict(
+    rl=rl_config.parse,
+    sft=sft.parse,
+    dpo=dpo.parse,
+    agentevol=agentevol.parse,
+    evaluate=evaluation.parse,
+)
 JOBS = dict(
     rl="quickstart",
     sft="sft.trajectories",
@@ -267,11 +277,94 @@ def test_numbers_and_booleans_in_sections_of_a_config_refuse_minus_7():
     assert not accepted
 
 
-def test_an_evaluation_in_the_folder_of_a_training_run_is_refused_in_one_line(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(changed("rl")))
-    wrong = changed("evaluate")
-    wrong["model"] |= dict(source="random", architecture={})
-    check_one_line(message("evaluate", wrong, tmp_path), "holds a training run, not an evaluation")
+@pytest.mark.slow
+def test_zero_steps_of_a_warm_start_leave_it_out_and_other_jobs_need_steps(tmp_path):
+    config = changed("rl", sft__steps=0, total_steps=1, learner__micro_rows=8)
+    config["evaluation"] |= dict(every=0, at_start=False)
+    run_job(config, str(tmp_path / "run"), plots=False)
+    assert not (tmp_path / "run" / "warm_start").exists()
+    text = message("agentevol", changed("agentevol", sft__steps=0), tmp_path / "other")
+    check_one_line(text, "config.sft.steps=0 leaves nothing to train")
+
+
+UNENCODABLE = [
+    (
+        "rl",
+        dict(sft__row_length=8, sft__too_long="error", learner__micro_rows=8),
+        "config.sft: ",
+    ),
+    ("sft", dict(sft__row_length=8, sft__too_long="error"), "config.sft: "),
+    ("dpo", dict(dpo__row_length=8, dpo__too_long="error"), "config.dpo.row_length=8"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("job", "changes", "words"), UNENCODABLE)
+def test_data_that_cannot_be_encoded_leave_no_folder(tmp_path, job, changes, words):
+    check_one_line(message(job, changed(job, **changes), tmp_path / "run"), words)
+    assert not list(tmp_path.iterdir())
+
+
+def leaves(section, path=()):
+    """Yields the path of every value of a config, also of those in sequences."""
+    for key, value in section.items() if isinstance(section, dict) else enumerate(section):
+        if isinstance(value, dict | list | tuple):
+            yield from leaves(value, (*path, key))
+        else:
+            yield (*path, key), value
+
+
+def replaced(tree, path, value):
+    """Returns a copy of a config with another value."""
+    if not path:
+        return value
+    copied = copy.copy(tree) if isinstance(tree, dict) else list(tree)
+    copied[path[0]] = replaced(tree[path[0]], path[1:], value)
+    return copied if isinstance(tree, dict) else tuple(copied)
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_whole_number_that_does_not_fit_an_array_is_refused_with_its_key(job):
+    config, accepted = changed(job), []
+    for path, value in leaves(config):
+        if type(value) is not int or path == ("seed",):
+            continue
+        try:
+            PARSERS[job](replaced(config, path, 2**31))
+            accepted.append(".".join(map(str, path)))
+        except ConfigError as error:
+            assert "\n" not in str(error) and any(f".{key}=" in str(error) for key in path)
+    assert not accepted
+
+
+KINDS = {
+    "a training run": ("config.json", '{"job": "sft"}'),
+    "an evaluation": ("config.json", '{"environments": {}}'),
+    "a sweep": ("sweep.json", "{}"),
+    "a model": ("model.safetensors", ""),
+    "saved weights of Tinker's API": ("x_train_0/sampler_weights/a/base.json", "{}"),
+}
+
+
+@pytest.mark.parametrize("job", ["rl", "evaluate", "sweep"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_folder_of_another_kind_is_refused_in_one_line_and_left_alone(tmp_path, job, kind):
+    own = dict(rl=0, evaluate=1, sweep=2)[job]
+    if kind == list(KINDS)[own]:
+        pytest.skip("the job's own kind")
+    file = tmp_path / KINDS[kind][0]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(KINDS[kind][1])
+    before = sorted(tmp_path.rglob("*"))
+    if job == "sweep":
+        with pytest.raises(ConfigError, match="holds other files and no sweep.json"):
+            SweepFolder(str(tmp_path)).opened(None).__enter__()
+    else:
+        config = changed(job)
+        if job == "evaluate":
+            config["model"] |= dict(source="random", architecture={})
+        check_one_line(message(job, config, tmp_path), f"holds {kind}, not {list(KINDS)[own]}")
+    assert before == sorted(tmp_path.rglob("*"))
 
 
 def test_a_name_that_is_too_long_is_refused_in_one_line(tmp_path):
@@ -416,7 +509,14 @@ COMMANDS = [
     ("train --config=configs/rl/mixture.py:environments=webshop --workdir={}", "'webshop'"),
     ("train --config=configs/sft/trajectories.py:evaluate=chess --workdir={}", "'chess'"),
     ("train --config=configs/quickstart.py --workdir={} --config.optimizer=adam", "is a section"),
-    ("train --config=configs/quickstart.py --workdir={} --config.total_steps=ten", "'ten'"),
+    (
+        "train --config=configs/quickstart.py --workdir={} --config.total_steps=ten",
+        "ten: expected a whole",
+    ),
+    (
+        "train --config=configs/quickstart.py --workdir={} --config.optimizer.learning_rate=x",
+        "learning_rate=x: expected a number",
+    ),
     ("train --config=configs/quickstart.py --workdir={} --config.sead=1", "did you mean 'seed'?"),
     ("train --config=configs/quickstart.py --workdir={} --wrkdir=x", "wrkdir"),
     ("train --config=configs/quickstart.py --workdir=", "--workdir= is empty"),
@@ -448,6 +548,11 @@ COMMANDS = [
     ("sweep --config=configs/sweeps/bandit.py:smok --workdir={}", "did you mean 'smoke'?"),
     ("train --config=configs/sweeps/bandit.py --workdir={}", "agentgym_jax.sweep"),
     ("results {}", "{} has no scores.json"),
+    ("results {} --baseline=tiny", "--baseline=tiny: expected a whole number"),
+    (
+        "evaluate --config=configs/eval/held_out.py:of=CITATION.cff --workdir={} --model=random",
+        "CITATION.cff: expected a Python file",
+    ),
     ("replay {} --episode=step_1/0 --turn=1", "{} has no recorded episodes"),
 ]
 

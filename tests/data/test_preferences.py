@@ -126,7 +126,7 @@ def test_the_seed_decides_between_equal_episodes():
     assert len({answers(pairs(episodes, seed=seed))[0] for seed in range(9)}) > 1
 
 
-def test_pairs_are_made_from_the_records_of_a_run(tmp_path):
+def test_pairs_are_made_from_the_records_of_a_run(tmp_path, caplog):
     turns = [{"from": "human", "value": "a door", "loss": None}]
     records = [
         {
@@ -154,8 +154,11 @@ def test_pairs_are_made_from_the_records_of_a_run(tmp_path):
     read = read_conversations(tmp_path, bad="fatal")
     assert len(read) == 3 and sum(c.is_valid for c in read) == 2
     assert answers(pairs(read, measure="score", pairs_per_task=9)) == [("success", "failure")]
+    assert not caplog.text
     alone = read_conversations(tmp_path / "trajectories", bad="fatal")  # such as exported traces
     assert alone == read
+    assert "trajectories: 1 files are left out, because eval_* names episodes" in caplog.text
+    assert "eval_000001.jsonl" in caplog.text
     with pytest.raises(FileNotFoundError, match="held-out"):
         (tmp_path / "trajectories" / "step_000001.jsonl").unlink()
         read_conversations(tmp_path, bad="fatal")

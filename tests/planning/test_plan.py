@@ -156,14 +156,23 @@ def test_a_plan_that_does_not_fit_names_the_largest_part(plan):
 
 
 @pytest.mark.slow
-def test_a_file_that_cannot_be_written_is_named_before_anything_is_compiled(tmp_path):
-    (tmp_path / "file").write_text("")
+@pytest.mark.parametrize(
+    ("file", "flag", "message"),
+    [
+        ("file/below/plan.json", "--config.mesh.fsdp=1", "cannot write"),
+        ("new/plan.json", "--config.mesh.fsdp=3", ""),
+        ("file", "--config.mesh.fsdp=3", ""),
+    ],
+)
+def test_a_plan_that_fails_is_one_line_and_leaves_its_file_as_it_was(tmp_path, file, flag, message):
+    (tmp_path / "file").write_text("mine")
     command = [sys.executable, "-m", "agentgym_jax.plan", "--config=configs/rl/bandit.py:smoke"]
-    command += ["--topology=v5e:2x2", f"--json={tmp_path}/file/below/plan.json"]
+    command += ["--topology=v5e:2x2", f"--json={tmp_path / file}", flag]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
-    assert done.stderr.strip().startswith("agentgym_jax.plan: cannot write")
+    assert done.stderr.strip().startswith("agentgym_jax.plan: ") and message in done.stderr
     assert "\n" not in done.stderr.strip()
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_the_numbers_are_plain_json_and_the_text_names_every_program(plan):

@@ -18,7 +18,7 @@ from agentgym_jax.runs.atomic_files import RunFolderError
 from agentgym_jax.runs.run_folder import RunFolder
 from tests.objects import storing
 
-CONFIG = {"total_steps": 3}
+CONFIG = {"job": "rl", "total_steps": 3}
 
 
 @pytest.fixture(autouse=True)
@@ -185,7 +185,7 @@ def test_a_started_run_is_found_again_without_the_staging_folder(url, staging):
     assert len(folder.provenance()["starts"]) == 2
     folder.close()
     with pytest.raises(ValueError, match="holds a run with another config"):
-        start(url, {"total_steps": 4})
+        start(url, CONFIG | {"total_steps": 4})
 
 
 def test_a_run_that_fails_at_its_start_leaves_nothing_in_the_bucket(url):

@@ -10,9 +10,15 @@ import sys
 
 import pytest
 
-from agentgym_jax.runs.atomic_files import RunFolderError, write_atomic
+from agentgym_jax.runs.atomic_files import (
+    RunFolderError,
+    check_writable,
+    replacing,
+    write_atomic,
+)
+from agentgym_jax.runs.config_differences import config_differences, flatten
 from agentgym_jax.runs.provenance import commit_of, git_state
-from agentgym_jax.runs.run_folder import RunFolder, config_differences, flatten
+from agentgym_jax.runs.run_folder import RunFolder
 
 CONFIG = {"job": "rl", "total_steps": 10, "horizon": {"turns": (5, 10), "boundaries": [3]}}
 
@@ -69,6 +75,63 @@ def test_a_resume_that_fails_before_it_begins_leaves_config_and_starts_as_they_w
     folder.begin()
     folder.withdraw()  # no effect after `begin`
     assert folder.config()["total_steps"] == 20 and len(folder.provenance()["starts"]) == 2
+
+
+@pytest.mark.parametrize("config", [CONFIG, {"environments": {}}])
+def test_a_start_that_fails_or_is_replaced_leaves_the_files_that_were_there_before(
+    tmp_path, config
+):
+    own = [tmp_path / name / "mine.txt" for name in ("data", "logs", "plots")]
+    for path in own:
+        path.parent.mkdir()
+        path.write_text("mine")
+    folder, _ = start(tmp_path, config)
+    folder.withdraw()
+    folder.close()
+    assert sorted(tmp_path.iterdir()) == [path.parent for path in own]
+    start(tmp_path, config)[0].close()
+    folder, _ = start(tmp_path, config | {"seed": 1})
+    folder.withdraw()
+    folder.close()
+    assert sorted(tmp_path.iterdir()) == [path.parent for path in own]
+    assert all(path.read_text() == "mine" for path in own)
+
+
+EVALUATION = {"environments": {}, "seed": 0}
+
+
+@pytest.mark.parametrize(
+    ("config", "path", "text", "is_result"),
+    [
+        (CONFIG, "metrics.jsonl", '{"step": 0, "time": 1}\n', False),
+        (CONFIG, "trajectories/step_000001.jsonl", "{}\n", False),
+        (CONFIG, "model/source.json", "{}", False),
+        (CONFIG, "metrics.jsonl", '{"step": 0, "time": 1}\n{"step": 1, "time": 2}\n', True),
+        (CONFIG, "checkpoints/1/facts", "", True),
+        (CONFIG, "warm_start/metrics.jsonl", '{"step": 1, "time": 1}\n', False),
+        (CONFIG, "warm_start/checkpoints/2/facts", "", True),
+        (EVALUATION, "evaluation.json", "{}", False),
+        (EVALUATION, "trajectories/eval_000000.jsonl.partial", "{}\n", True),
+    ],
+)
+def test_a_run_without_results_gives_its_folder_to_another_config(
+    tmp_path, caplog, config, path, text, is_result
+):
+    folder, _ = start(tmp_path, config)
+    folder.begin()
+    file = tmp_path / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    folder.close()
+    other = config | {"seed": 7}
+    if is_result:
+        with pytest.raises(ValueError, match="holds a run with another config"):
+            start(tmp_path, other)
+        assert file.exists()
+        return
+    folder, resumed = start(tmp_path, other)
+    assert not resumed and not file.exists() and "had no results" in caplog.text
+    assert folder.config()["seed"] == 7 and len(folder.provenance()["starts"]) == 1
 
 
 @pytest.mark.parametrize("is_new", [True, False])
@@ -129,6 +192,7 @@ def test_facts_about_the_machine_are_recorded(tmp_path):
 
 def test_the_error_for_another_config_shows_both_values_and_the_remedy(tmp_path):
     folder, _ = start(tmp_path)
+    folder.metrics_path.write_text('{"step": 1, "time": 1}\n')
     folder.close()
     other = {"job": "rl", "total_steps": 10, "horizon": {"turns": (5, 15)}, "seed": 1}
     with pytest.raises(ValueError) as caught:
@@ -154,6 +218,7 @@ def test_an_adjustable_key_can_change_and_its_new_value_is_saved(tmp_path, patte
 
 def test_a_refused_start_releases_the_lock(tmp_path):
     folder, _ = start(tmp_path)
+    (folder.checkpoints / "1").mkdir()
     folder.close()
     # The object must stay referenced, because garbage collection would release the lock.
     refused = RunFolder(tmp_path)
@@ -241,6 +306,32 @@ def test_a_reader_can_finish_reading_a_file_that_is_replaced(tmp_path):
         write_atomic(path, "new")
         assert reader.read() == "old and longer"
     assert path.read_text() == "new"
+
+
+def test_a_file_that_fails_while_it_is_written_stays_as_it_was(tmp_path):
+    (tmp_path / "figure.png").write_text("old")
+    for name in ("figure.png", "other.png"):
+        with pytest.raises(RunFolderError), replacing(tmp_path / name) as temporary:
+            temporary.write_text("half")
+            raise OSError(errno.ENOSPC, "the disk is full")
+    assert [path.name for path in tmp_path.iterdir()] == ["figure.png"]
+    assert (tmp_path / "figure.png").read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("", "A folder exists where a file is needed"),
+        ("file/page.html", "A file exists where a folder is needed"),
+        ("x" * 300, "The name is too long"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_named_before_the_work(tmp_path, name, remedy):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunFolderError, match=remedy):
+        check_writable(tmp_path / name)
+    check_writable(tmp_path / "new" / "folder" / "page.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_trajectories_round_trip_in_order(tmp_path):

@@ -232,6 +232,13 @@ def test_a_folder_keeps_its_sweep_but_accepts_more_runs(tmp_path):
     assert not failed and lines[0] == f"4 runs in {folder.path}, 2 finished before"
 
 
+def test_a_sweep_that_has_trained_nothing_gives_its_folder_to_another(tmp_path):
+    folder = SweepFolder(str(tmp_path / "s"))
+    with folder.opened(record_of(make_sweep())):
+        pass
+    assert not train(folder, make_sweep(("a",)))[0]
+
+
 def test_two_processes_cannot_run_the_same_sweep(tmp_path):
     folder, record = SweepFolder(str(tmp_path / "s")), record_of(make_sweep())
     with folder.opened(record), pytest.raises(RunFolderError, match="another process runs"):

@@ -6,6 +6,8 @@ import re
 import numpy as np
 import pytest
 
+from agentgym_jax.jobs.serving import load_model
+from agentgym_jax.jobs.training_server import LocalBackend
 from agentgym_jax.models.lora import Adapters
 from agentgym_jax.runs.atomic_files import RunFolderError
 from agentgym_jax.serving import bodies
@@ -294,6 +296,14 @@ def test_a_folder_has_one_server_and_no_rests_of_interrupted_saves(tmp_path):
     assert not left.exists()
     with pytest.raises(RunFolderError, match="choose another --workdir"):
         SavedModels(tmp_path, {}, "base").start()
+
+
+def test_the_folder_of_a_training_run_is_refused_and_left_alone(base, tmp_path):
+    (tmp_path / "config.json").write_text('{"job": "sft"}')
+    model = load_model(base, dtype="float32")
+    with pytest.raises(RunFolderError, match="holds a training run, not saved weights of Tinker"):
+        LocalBackend(model, base, str(tmp_path), rows=1, context=16, micro_tokens=64)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
 
 
 def test_a_save_that_ended_between_its_two_renames_leaves_the_old_weights(tmp_path):

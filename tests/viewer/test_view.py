@@ -33,6 +33,12 @@ def test_two_runs_are_compared_in_one_page(command, learning_run, make_run, make
     assert done.stdout.startswith(f"wrote {other}/comparison.html")
 
 
+def test_a_folder_in_place_of_the_page_is_named_before_the_run_is_read(command, tmp_path):
+    done = command(tmp_path / "no_run", f"--out={tmp_path}")
+    assert done.returncode == 1
+    assert "A folder exists where a file is needed" in done.stderr
+
+
 def test_two_runs_cannot_be_served(command, learning_run):
     done = command(learning_run, learning_run, "--serve")
     assert done.returncode != 0 and "--serve follows one run" in done.stdout + done.stderr

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym_jax.runs.run_folder import flatten
+from agentgym_jax.runs.config_differences import flatten
 
 _PROJECT = "agentgym-jax"
 # limits that all MLflow servers accept: characters per parameter, and parameters per call

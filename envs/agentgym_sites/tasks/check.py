@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+from agentgym_envs.artifacts import appearing_file
 from agentgym_envs.base.environment import EnvironmentFault, SetupError, SimulatorLost
 from agentgym_envs.webarena.browser.launch import require_browser
 from agentgym_envs.webarena.embedded_sites import running_sites, shared
@@ -79,7 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     if options.json is not None:
         rows = [dataclasses.asdict(result) for result in results]
-        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        with appearing_file(options.json) as partial:
+            partial.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     _report(results)
     return 0 if not hacks and all(result.is_right for result in results) else 1
 
