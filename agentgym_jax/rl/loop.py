@@ -146,9 +146,8 @@ def restore_or_create(run: Run, parts: RLParts) -> tuple[LoopState, Params | Non
     reference = None
     is_reference = settings.needs_reference and parts.teacher is None
     if now is None or is_reference:
-        if (
-            is_reference and not settings.has_warm_start
-        ):  # the run folder keeps those of a warm start
+        # the run folder keeps the weights after a warm start
+        if is_reference and not settings.has_warm_start:
             model.pin(run.folder)
         reference = model.initial_params()
         if settings.sft is not None and settings.has_warm_start:
