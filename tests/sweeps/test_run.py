@@ -72,7 +72,7 @@ def test_a_stopped_sweep_saves_and_continues(tmp_path):
     def request():
         while not watched.exists():
             time.sleep(0.01)
-        stop._event.set()
+        stop._is_set = True
 
     thread = threading.Thread(target=request)
     thread.start()

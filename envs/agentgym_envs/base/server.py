@@ -21,6 +21,8 @@ from agentgym_envs.base.workers import Worker
 
 Handler = Callable[[Request], Awaitable[bytes]]
 
+_MAX_DEPTH = 100  # of the values that an answer repeats
+
 
 def create_app(
     environment_module: str,
@@ -155,12 +157,14 @@ def _compat_errors(status: int) -> Callable[[Handler], Endpoint]:
     return answer_errors
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, depth: int = 0) -> Any:
     """Converts the content of a request, which can contain NaN or infinity, to a JSON value."""
+    if depth > _MAX_DEPTH:
+        return "..."
     if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): _plain(v, depth + 1) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
+        return [_plain(v, depth + 1) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if value is None or isinstance(value, (str, int, float)):

@@ -102,14 +102,14 @@ def test_a_program_prints_or_fails_with_its_own_lines():
     dates = "import datetime as d\nprint(d.datetime.strptime('2020-03-01', '%Y-%m-%d').weekday())"
     assert programs.run(dates) == "6"
     failed = programs.run("print('é')\ndef f(x):\n    return 1 / x\nf(0)")
-    assert failed.splitlines() == [
+    lines = [line for line in failed.splitlines() if line.strip(" ~^")]  # markers differ by version
+    assert lines == [
         "é",
         "Traceback (most recent call last):",
         '  File "program", line 4, in <module>',
         "    f(0)",
         '  File "program", line 3, in f',
         "    return 1 / x",
-        "           ~~^~~",
         "ZeroDivisionError: division by zero",
     ]
     assert programs.run("x = 1") == programs.run("raise SystemExit(3)") == programs.NOTHING
