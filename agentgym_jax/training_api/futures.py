@@ -147,7 +147,7 @@ def complete_if_failed(future: "Future[Result]", work: Callable[[], None]) -> bo
 class Ordered:
     """Calls of one model, which reach the worker in the order of their numbers 1, 2, 3.
 
-    A call that arrives early waits for those before it, at most `GAP_S`.
+    A call that arrives early waits for those before it, at most `GAP_S`, unless they were refused.
     """
 
     def __init__(self, worker: Worker, name: str) -> None:
@@ -155,6 +155,7 @@ class Ordered:
         self._lock = threading.Lock()
         self._next = 1
         self._held: dict[int, _Job] = {}
+        self._refused: set[int] = set()
 
     def submit(self, number: int, work: Callable[[], Result], future: "Future[Result]") -> None:
         """Accepts a call.
@@ -173,10 +174,22 @@ class Ordered:
             if len(self._held) >= _MAX_HELD:
                 raise OverloadedError(f"{_MAX_HELD} calls wait for call {self._next}")
             self._held[number] = _Job(work, future, time.monotonic() + GAP_S)
-            while self._next in self._held:
-                job = self._held.pop(self._next)
+            self._run_held()
+
+    def skip(self, number: int) -> None:
+        """Records that a call was refused; it may be repeated until a later call has run."""
+        with self._lock:
+            if self._next <= number < self._next + _MAX_HELD:
+                self._refused.add(number)
+            self._run_held()
+
+    def _run_held(self) -> None:
+        while self._held and (self._next in self._held or self._next in self._refused):
+            self._refused.discard(self._next)
+            job = self._held.pop(self._next, None)
+            if job is not None:
                 self._worker.submit(job.work, job.future)
-                self._next += 1
+            self._next += 1
 
     def expire(self) -> None:
         """Fails the calls that have waited too long; later calls are accepted as before."""

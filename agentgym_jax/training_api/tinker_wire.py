@@ -1,5 +1,6 @@
 """Requests of Tinker's wire, checked: JSON bodies, and the protobuf body of forward_backward."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -223,6 +224,27 @@ def parse(kind: type[Request], body: bytes) -> Any:
         raise RequestError(message, "unknown_field", error.param) from None
 
 
+def read_message(body: bytes) -> Any:
+    """Parses the protobuf body of forward_backward; raises RequestError if it is none."""
+    try:
+        return messages.ForwardBackwardRequest.FromString(body)
+    except DecodeError:
+        raise RequestError(
+            f"the body is no ForwardBackwardRequest; {REMEDY}", "invalid_request"
+        ) from None
+
+
+def read_number(body: bytes) -> tuple[Any, int | None]:
+    """Returns the model and the number of a call whose JSON body may be wrong; None without one."""
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        return None, None
+    fields = fields if isinstance(fields, dict) else {}
+    number = fields.get("seq_id")
+    return fields.get("model_id"), number if type(number) is int else None
+
+
 class ForwardBackward:
     """Checked body of forward_backward.
 
@@ -233,14 +255,8 @@ class ForwardBackward:
       data: Sequences with the inputs of the loss.
     """
 
-    def __init__(self, body: bytes):
-        """Parses a protobuf body; raises RequestError if it is wrong."""
-        try:
-            message = messages.ForwardBackwardRequest.FromString(body)
-        except DecodeError:
-            raise RequestError(
-                f"the body is no ForwardBackwardRequest; {REMEDY}", "invalid_request"
-            ) from None
+    def __init__(self, message: Any):
+        """Checks a message of `read_message`; raises RequestError if it is wrong."""
         _refuse_unknown(message, "the request")
         self.model_id, self.seq_id = message.model_id, message.seq_id
         self.loss_fn, self.forward_only = message.loss_fn, message.forward_only

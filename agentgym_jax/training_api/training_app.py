@@ -6,10 +6,11 @@ call that is sent again after a lost connection is not run twice.
 """
 
 import asyncio
+import contextlib
 import functools
 import hashlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import prometheus_client
@@ -164,10 +165,12 @@ class _Served:
             )
         if "content-encoding" in request.headers:
             raise RequestError("the body is compressed; send it as it is", "wrong_wire")
-        body = await run_in_threadpool(tinker_wire.ForwardBackward, raw)
-        name, digest = f"{body.model_id}:{body.seq_id}", hashlib.sha256(raw).digest()
-        start = functools.partial(self._service.forward_backward, body)
-        return JSONResponse(await self._claim(name, digest, start))
+        message = await run_in_threadpool(tinker_wire.read_message, raw)
+        name, digest = f"{message.model_id}:{message.seq_id}", hashlib.sha256(raw).digest()
+        with self._skipping(message.model_id, message.seq_id):
+            body = await run_in_threadpool(tinker_wire.ForwardBackward, message)
+            start = functools.partial(self._service.forward_backward, body)
+            return JSONResponse(await self._claim(name, digest, start))
 
     async def optim_step(self, request: Request) -> Response:
         body = await self._read(request, tinker_wire.OptimStepRequest)
@@ -271,12 +274,26 @@ class _Served:
 
     async def _read(self, request: Request, kind: type[tinker_wire.Request]) -> Any:
         raw = await read_body(request)
-        return await run_in_threadpool(tinker_wire.parse, kind, raw)
+        try:
+            return await run_in_threadpool(tinker_wire.parse, kind, raw)
+        except RequestError:
+            self._service.skip(*tinker_wire.read_number(raw))
+            raise
 
     async def _call(self, body: Any, submit: Callable[[Any, Any], None]) -> Response:
         """Starts a call of the model in training."""
         name = f"{body.model_id}:{body.seq_id}"
-        return JSONResponse(await self._start(name, body, functools.partial(submit, body)))
+        with self._skipping(body.model_id, body.seq_id):
+            return JSONResponse(await self._start(name, body, functools.partial(submit, body)))
+
+    @contextlib.contextmanager
+    def _skipping(self, model: str | None, number: int | None) -> Iterator[None]:
+        """If the block refuses a call, those after it do not wait for it."""
+        try:
+            yield
+        except RequestError:
+            self._service.skip(model, number)
+            raise
 
     async def _start(self, name: str, body: Any, start: Callable[[Any], Any]) -> dict[str, Any]:
         digest = hashlib.sha256(f"{type(body).__name__} {body.model_dump_json()}".encode()).digest()

@@ -359,6 +359,15 @@ class Service:
             self._sessions[run.session] = time.monotonic()
         run.calls.submit(number, functools.partial(work, run), future)
 
+    def skip(self, model: str | None, number: int | None) -> None:
+        """Lets later calls of a model run without call `number`, which was refused.
+
+        The SDK counts on after a refusal.
+        """
+        run = self._run
+        if run is not None and run.name == model and number:
+            run.calls.skip(number)
+
     # Sampling
 
     def create_sampler(self, body: tinker_wire.SamplingSessionRequest) -> str:

@@ -200,6 +200,28 @@ def test_a_call_whose_predecessor_never_comes_fails(trained, service, monkeypatc
     assert trained.result(waiting)["code"] == "unloaded"
 
 
+def test_calls_do_not_wait_for_refused_ones(trained):
+    """The SDK counts on after a refusal."""
+    call = {"model_id": trained.model, "adam_params": {}}
+    short = (TOKENS, {"target_tokens": TOKENS, "weights": [1.0]})
+    error(trained.send(trained.request([short], number=1)), 400, "invalid_value")
+    error(
+        trained.post("save_weights", model_id=trained.model, seq_id=2, path="../up"),
+        400,
+        "invalid_value",
+    )
+    error(
+        trained.post("optim_step", seq_id=3, **call | {"adam_params": {"beta3": 1}}),
+        400,
+        "unknown_field",
+    )
+    trained.number = 3
+    assert trained.forward_backward([sentence(TOKENS)])[0] > 0
+    answer = trained.post("optim_step", seq_id=3, **call)
+    assert "comes after call 4" in error(answer, 400, "out_of_order")
+    assert trained.step()["metrics"]["step:max"] == 1
+
+
 def test_an_error_after_a_poll_in_vain_is_not_logged(trained, monkeypatch, caplog):
     late = trained.send(trained.request([sentence(TOKENS)], number=2)).json()
     monkeypatch.setattr(training_app, "POLL_S", 0.01)
