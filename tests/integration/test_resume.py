@@ -210,6 +210,7 @@ def test_a_stop_during_a_background_rollout_does_not_change_the_result(tmp_path)
 def test_another_config_in_the_same_run_folder_is_refused(tmp_path):
     folder = RunFolder(tmp_path)
     folder.start(plain(tiny.get_config()), devices=[], adjustable=())
+    folder.metrics_path.write_text('{"step": 1}\n')
     folder.close()
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     done = subprocess.run(

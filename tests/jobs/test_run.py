@@ -37,6 +37,7 @@ def test_a_warning_is_written_once_if_log_and_console_share_a_stream(run, caplog
 
 
 def test_only_the_first_phase_of_a_kind_is_announced_as_compiling(run):
+    run.folder = types.SimpleNamespace(begin=lambda: None)
     run.begin("rollout, horizon 5")
     run.begin("rollout, horizon 10")
     run.begin("update", 2)
@@ -58,7 +59,7 @@ def test_a_checkpoint_keeps_metrics_that_are_no_numbers(run, tmp_path):
     def ignore(*_):
         pass
 
-    run.folder = types.SimpleNamespace(push=ignore, remove_trajectories_after=ignore)
+    run.folder = types.SimpleNamespace(begin=ignore, push=ignore, remove_trajectories_after=ignore)
     run.writer = types.SimpleNamespace(sync=ignore, truncate_after=ignore)
     state = TrainState(jnp.int32(1), {"w": jnp.zeros(2)}, {"m": jnp.zeros(2)})
     metrics = {"policy/loss": 2.0, "critic/loss": math.nan, "policy/grad_norm": math.inf}
