@@ -33,6 +33,7 @@ def starting(policy, *, needs_reference):
         settings=types.SimpleNamespace(
             needs_reference=needs_reference,
             sft=None,
+            has_warm_start=False,
             controllers=types.SimpleNamespace(initial_state=lambda: None),
         ),
         model=types.SimpleNamespace(
