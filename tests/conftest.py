@@ -109,7 +109,7 @@ def pytest_runtest_setup(item):
     """
     minutes = item.config.getoption("--slow-minutes")
     if item.get_closest_marker("slow") and time.monotonic() - STARTED > 60 * minutes:
-        pytest.skip(f"slow tests begin within {minutes:g} minutes")
+        pytest.skip(f"the {minutes:g} minutes in which slow tests may begin are over")
     stash = item.config.stash
     if stash.get(LEFT_PROGRAMS, False) and "compiled_fastest" not in item.fixturenames:
         jax.clear_caches()

@@ -326,7 +326,7 @@ class RecordedDataSettings:
     """Keys of the sections `sft` and `dpo`.
 
     Attributes:
-      steps: Number of optimiser steps; in job `agentevol` per fit. 0 leaves out a warm start.
+      steps: Number of optimiser steps; in job `agentevol` per fit. RL with `sft.steps=0` has no warm start.
       micro_rows: Number of packed rows whose gradient is computed together.
       row_length: Length of a packed row, in tokens.
       too_long: Treatment of conversations longer than a row: `error`, `skip` or `truncate`.

@@ -346,12 +346,13 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("job", ["rl", "evaluate", "sweep"])
-@pytest.mark.parametrize("kind", KINDS)
+OWN_KIND = {"rl": "a training run", "evaluate": "an evaluation", "sweep": "a sweep"}
+
+
+@pytest.mark.parametrize(
+    ("job", "kind"), [(job, kind) for job in OWN_KIND for kind in KINDS if kind != OWN_KIND[job]]
+)
 def test_a_folder_of_another_kind_is_refused_in_one_line_and_left_alone(tmp_path, job, kind):
-    own = dict(rl=0, evaluate=1, sweep=2)[job]
-    if kind == list(KINDS)[own]:
-        pytest.skip("the job's own kind")
     file = tmp_path / KINDS[kind][0]
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(KINDS[kind][1])
@@ -363,7 +364,7 @@ def test_a_folder_of_another_kind_is_refused_in_one_line_and_left_alone(tmp_path
         config = changed(job)
         if job == "evaluate":
             config["model"] |= dict(source="random", architecture={})
-        check_one_line(message(job, config, tmp_path), f"holds {kind}, not {list(KINDS)[own]}")
+        check_one_line(message(job, config, tmp_path), f"holds {kind}, not {OWN_KIND[job]}")
     assert before == sorted(tmp_path.rglob("*"))
 
 
