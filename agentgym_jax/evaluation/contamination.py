@@ -58,8 +58,11 @@ def read_training_data(folder: pathlib.Path) -> TrainingData:
         except ValueError as error:
             found.unread.append(str(error))
         for name in ("sft", "dpo", "agentevol"):
+            section = config.get(name) or {}
+            if section.get("steps") == 0:  # a run without a warm start
+                continue
             for key in ("files", "preferences"):
-                for path in (config.get(name) or {}).get(key, ()):
+                for path in section.get(key, ()):
                     _read_data(path, key, found)
         # The model source can also be `random`, another path or a hub id.
         source = config.get("model", {}).get("source", "")

@@ -299,6 +299,7 @@ class Conversations:
 
     def _options(self, sampling: Sampling) -> SamplingOptions:
         """Returns the options of a request; raises RequestError for values out of range."""
+        check_ids(sampling.stop_ids, self._engine.vocab_size, "stop_token_ids")
         given = {
             "temperature": sampling.temperature,
             "top_k": sampling.top_k,

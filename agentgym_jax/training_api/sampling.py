@@ -24,6 +24,7 @@ from agentgym_jax.serving.requests import (
     OverloadedError,
     RequestError,
     Sampling,
+    check_ids,
 )
 from agentgym_jax.serving.sequences import TokenSequence
 from agentgym_jax.training_api import tinker_wire
@@ -123,6 +124,7 @@ class SharedSampler:
             )
         if len(_stops(params)) > MAX_STOP:
             raise RequestError(f"stop has more than {MAX_STOP} entries; give fewer", param="stop")
+        check_ids((s for s in _stops(params) if isinstance(s, int)), self._vocab_size, "stop")
         last = body.prompt_logprobs_last_n
         if last is not None and (not body.prompt_logprobs or last >= len(tokens)):
             raise RequestError(

@@ -5,6 +5,7 @@ import io
 import json
 import mimetypes
 import pathlib
+import queue
 import re
 import signal
 import socketserver
@@ -226,9 +227,16 @@ def serve(
         end_with(parent_pid)
     server.set_app(application)
     application.warm_up(warm_up)
+    # shutdown() waits for serve_forever(), which runs in this thread, so a second thread calls it.
+    # A handler may interrupt itself, so it takes no lock: it does not start the thread either.
+    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def shut_down() -> None:
+        signals.get()
+        server.shutdown()
+
+    threading.Thread(target=shut_down, daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
-        # shutdown() waits for serve_forever(), which runs in this thread, so a second thread calls
-        # it.
-        signal.signal(number, lambda *_: threading.Thread(target=server.shutdown).start())
+        signal.signal(number, lambda number, _: signals.put(number))
     server.serve_forever()
     server.server_close()

@@ -433,6 +433,13 @@ def test_data_files_of_a_config_count_as_training_data(tmp_path):
     assert said == [f"training data that could not be read may hold more: {unread}"]
 
 
+def test_data_files_of_a_warm_start_without_steps_do_not_count(tmp_path):
+    run = run_with(tmp_path / "run", sft={"files": ["gone.json"], "steps": 0})
+    assert not read_training_data(run).unread
+    run = run_with(tmp_path / "shown", sft={"files": ["gone.json"], "steps": 1})
+    assert read_training_data(run).unread
+
+
 def test_records_of_an_earlier_training_run_count_once(tmp_path):
     before, after = tmp_path / "before", tmp_path / "after"
     (before / "checkpoints").mkdir(parents=True)

@@ -121,6 +121,7 @@ def refused(answer, status=400):
         ({"modalities": ["text", "audio"]}, "modalities"),
         ({"max_completion_tokens": 3}, "max_completion_tokens"),
         ({"stop_token_ids": [-1]}, "stop_token_ids.0"),
+        ({"stop_token_ids": [300]}, "stop_token_ids"),
         ({"messages": [user([{"type": "image_url", "image_url": {}}])]}, "messages.0.content"),
         ({"messages": [user({})]}, "messages.0.content"),
         ({"messages": [user("x") | {"audio": {"id": "1"}}]}, "messages.0.audio"),

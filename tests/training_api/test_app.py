@@ -362,6 +362,7 @@ def test_missing_weights_and_other_kinds_are_named(trained):
     ("changes", "found"),
     [
         ({"sampling_params": {"stop": []}}, "stop must not be empty"),
+        ({"sampling_params": {"stop": [10**6]}}, "stop has the token id 1000000"),
         ({"sampling_params": {"temperature": -1}}, "temperature"),
         ({"topk_prompt_logprobs": 3}, "topk_prompt_logprobs"),
         ({"num_samples": 10**6}, "num_samples"),
