@@ -30,11 +30,16 @@ DEFAULT = (
     "number_sequence,kakurasu,maze,mini_sudoku,simple_geometry,family_relationships,shortest_path,"
     "list_functions,aiw"
 )
-# These score an answer by executing it as Python code, which an agent must not decide.
-_EXECUTES_ANSWERS = frozenset(
+_EXECUTES_ANSWERS = (
     "binary_matrix codeio countdown intermediate_integration n_queens polynomial_multiplication "
-    "puzzle24 simple_integration spiral_matrix string_insertion".split()
+    "puzzle24 simple_integration spiral_matrix string_insertion"
 )
+# Data sets that must not be trained on, with what each does.
+_UNUSABLE = dict.fromkeys(_EXECUTES_ANSWERS.split(), "executes answers as Python code") | {
+    "complex_arithmetic": "scores the answer nan as right",
+    "composite": "is a mixture of other data sets",
+    "game_of_life_halting": "scores every answer as right",
+}
 _TEST_SHARE = 0.1
 
 INSTRUCTIONS = """\
@@ -105,7 +110,7 @@ def make_served_environment(
       attempts: Number of answers to a question.
 
     Raises:
-      SetupError: A name is unknown or executes answers as code; a number is below 1.
+      SetupError: A name is unknown or unusable; a number is below 1.
     """
     names = [name.strip() for name in datasets.split(",")]
     for name in names:
@@ -113,8 +118,8 @@ def make_served_environment(
             raise SetupError(
                 f"reasoning-gym has no data set {name!r}; it has {', '.join(DATASETS)}"
             )
-        if name in _EXECUTES_ANSWERS:
-            raise SetupError(f"the data set {name!r} executes answers as Python code; leave it out")
+        if name in _UNUSABLE:
+            raise SetupError(f"the data set {name!r} {_UNUSABLE[name]}; leave it out")
     if size < 1 or attempts < 1:
         raise SetupError(f"size={size} and attempts={attempts} must be at least 1")
     tasks = seeded_tasks(

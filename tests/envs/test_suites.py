@@ -128,6 +128,8 @@ def test_a_data_set_that_gives_no_answer_has_no_expert():
     [
         ({"datasets": "chain_sum,sums"}, "has no data set 'sums'"),
         ({"datasets": "countdown"}, "executes answers as Python code"),
+        ({"datasets": "complex_arithmetic"}, "scores the answer nan as right"),
+        ({"datasets": "composite"}, "is a mixture"),
         ({"size": 0}, "size=0"),
         ({"attempts": 0}, "attempts=0"),
     ],
@@ -135,6 +137,14 @@ def test_a_data_set_that_gives_no_answer_has_no_expert():
 def test_unsuitable_options_of_the_questions_are_refused(options, told):
     with pytest.raises(SetupError, match=told):
         questions(**options)
+
+
+def test_data_sets_are_refused_for_scores_that_are_still_wrong():
+    reasoning_gym = pytest.importorskip("reasoning_gym")
+    numbers = reasoning_gym.create_dataset("complex_arithmetic", seed=0, size=1)
+    assert numbers.score_answer("nan", numbers[0]) == 1
+    worlds = reasoning_gym.create_dataset("game_of_life_halting", seed=0, size=4)
+    assert {worlds.score_answer("nonsense", world) for world in worlds} == {1}
 
 
 def test_the_scripted_players_solve_their_games():
