@@ -1,0 +1,80 @@
+r"""AgentEvol and DPO of a small policy on BabyAI (README.md of this folder).
+
+python -m agentgym_jax.train --config=experiments/2026-11-29_offline_learning/agents.py:job=agentevol,start=runs/start_babyai --workdir=runs/agentevol
+"""
+
+import importlib
+
+from agentgym_jax.configs import common
+from agentgym_jax.configs.rl import bandit
+
+rooms = importlib.import_module("experiments.2026-11-25_two_environments.agents")
+
+ROUNDS, STEPS = 3, 100
+
+
+def get_config(arg=None):
+    """Returns the config.
+
+    Options: job=agentevol|dpo; start=a run folder; pairs=a file of rated episodes, for DPO.
+    """
+    known = dict(job=("agentevol", "dpo"))
+    opt = common.parse(arg, known, job="agentevol", start="runs/start_babyai", pairs="")
+    c = rooms.get_config("train=babyai")
+    bandit.start_from(c, opt.start)
+    chunk = c.algorithm.logprob_chunk
+    with c.unlocked():
+        for name in common.RL_SECTIONS:
+            del c[name]
+        c.rollout = dict(max_parse_errors=3, system_prompt_mode="none", show_turn_budget="none")
+        c.job, c.logprob_chunk = opt.job, chunk
+    c.sampler.rows = 128
+    c.evaluation.samples = 2
+    with c.unlocked():
+        (add_agentevol if opt.job == "agentevol" else add_dpo)(c, opt.pairs)
+    return c
+
+
+def add_agentevol(c, _):
+    """Adds the sections of AgentEvol, whose fits begin with the weights of the start."""
+    del c.evaluation["every"], c.evaluation["at_start"]
+    c.total_steps = (ROUNDS + 1) * STEPS
+    c.checkpoint.every = STEPS
+    c.agentevol = dict(
+        rounds=ROUNDS,
+        tasks_per_round=0,
+        samples=4,
+        tasks_per_file=100,
+        explore=dict(babyai=dict(max_turns=rooms.LONG, measure="success", threshold=1.0)),
+        keep_per_task=1,
+        weighting="equal",
+    )
+    c.sft = common.imitation(
+        steps=STEPS,
+        row_length=640,
+        demonstrations=dict(expert=rooms.demonstrations("babyai")["expert"]),
+        optimizer=common.adamw(learning_rate=1e-3) | dict(warmup_steps=5, schedule="cosine"),
+    )
+
+
+def add_dpo(c, pairs):
+    """Adds the sections of DPO on pairs of a solved and an unsolved episode of a world."""
+    c.total_steps = c.checkpoint.every = 60
+    c.evaluation.every = 20
+    c.environments.babyai.train = {}
+    c.dpo = dict(
+        steps=60,
+        pairs=32,
+        micro_rows=8,
+        row_length=640,
+        loss="sigmoid",
+        beta=0.1,
+        length_normalised=False,
+        too_long="truncate",
+        bad="fatal",
+        preferences=(),
+        files=(pairs,),
+        demonstrations={},
+        pairing=dict(measure="success", threshold=1.0, gap=0.5, unrated=None, pairs_per_task=2),
+        optimizer=common.adamw(learning_rate=2e-4) | dict(warmup_steps=5, schedule="linear"),
+    )
