@@ -51,7 +51,9 @@ def add_agentevol(c, _):
     )
     c.sft = common.imitation(
         steps=STEPS,
-        row_length=640,
+        rows=6,
+        micro_rows=6,
+        row_length=1024,
         demonstrations=dict(expert=rooms.demonstrations("babyai")["expert"]),
         optimizer=common.adamw(learning_rate=1e-3) | dict(warmup_steps=5, schedule="cosine"),
     )
