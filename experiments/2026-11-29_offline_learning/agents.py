@@ -16,10 +16,13 @@ ROUNDS, STEPS = 3, 100
 def get_config(arg=None):
     """Returns the config.
 
-    Options: job=agentevol|dpo; start=a run folder; pairs=a file of rated episodes, for DPO.
+    Options: job=agentevol|dpo; start=a run folder; measure=success|reward, for AgentEvol (the reward
+    of a solution falls with its turns, so the shortest is kept); pairs=a file of rated episodes, for
+    DPO.
     """
-    known = dict(job=("agentevol", "dpo"))
-    opt = common.parse(arg, known, job="agentevol", start="runs/start_babyai", pairs="")
+    known = dict(job=("agentevol", "dpo"), measure=("success", "reward"))
+    start = "runs/start_babyai"
+    opt = common.parse(arg, known, job="agentevol", start=start, measure="success", pairs="")
     c = rooms.get_config("train=babyai")
     bandit.start_from(c, opt.start)
     chunk = c.algorithm.logprob_chunk
@@ -31,21 +34,25 @@ def get_config(arg=None):
     c.sampler.rows = 128
     c.evaluation.samples = 2
     with c.unlocked():
-        (add_agentevol if opt.job == "agentevol" else add_dpo)(c, opt.pairs)
+        if opt.job == "agentevol":
+            add_agentevol(c, opt.measure)
+        else:
+            add_dpo(c, opt.pairs)
     return c
 
 
-def add_agentevol(c, _):
+def add_agentevol(c, measure):
     """Adds the sections of AgentEvol, whose fits begin with the weights of the start."""
     del c.evaluation["every"], c.evaluation["at_start"]
     c.total_steps = (ROUNDS + 1) * STEPS
     c.checkpoint.every = STEPS
+    threshold = dict(success=1.0, reward=0.01)[measure]
     c.agentevol = dict(
         rounds=ROUNDS,
         tasks_per_round=0,
         samples=4,
         tasks_per_file=100,
-        explore=dict(babyai=dict(max_turns=rooms.LONG, measure="success", threshold=1.0)),
+        explore=dict(babyai=dict(max_turns=rooms.LONG, measure=measure, threshold=threshold)),
         keep_per_task=1,
         weighting="equal",
     )
