@@ -74,8 +74,8 @@ def add_dpo(c, pairs):
     c.dpo = dict(
         steps=60,
         pairs=32,
-        micro_rows=8,
-        row_length=640,
+        micro_rows=6,
+        row_length=1024,
         loss="sigmoid",
         beta=0.1,
         length_normalised=False,
