@@ -150,6 +150,7 @@ def make_preference_update(
     *,
     beta: float,
     logprob_chunk: int,
+    likelihood_coef: float = 0.0,
     layout: Layout | None = None,
     adapters: Adapters | None = None,
 ) -> PreferenceUpdate:
@@ -158,7 +159,9 @@ def make_preference_update(
     Minimises sum(pair_weight * pair_loss(h)) over all micro-batches. h is the sum of weight *
     (logprob - reference logprob) over the trained tokens of the chosen conversation, minus the same
     sum of the rejected one. A step without pairs is skipped. `beta` is the strength of the implicit
-    KL regularisation. Other arguments and properties are as in `learner.update.make_update`.
+    KL regularisation. `likelihood_coef` is the weight of a second term: minus the mean
+    log-probability of the trained tokens of the chosen conversation (arXiv:2404.19733). Other
+    arguments and properties are as in `learner.update.make_update`.
 
     Returns:
       A function whose metrics are float32 scalars on the device. Means over the pairs: `loss`,
@@ -190,6 +193,10 @@ def make_preference_update(
 
         loss = mean(pair_loss(h_P, beta))
         logprob_P2 = sum_per_conversation(logprob_BT)
+        if likelihood_coef:
+            weight_P2 = sum_per_conversation(jnp.ones_like(logprob_BT))
+            chosen_P = jnp.where(is_pair_P, weight_P2[:, 0], 1.0)
+            loss -= likelihood_coef * mean(logprob_P2[:, 0] / chosen_P)
         means = {
             "loss": loss,
             "accuracy": mean((h_P > 0).astype(jnp.float32)),

@@ -58,6 +58,8 @@ class DpoSettings(RecordedDataSettings):
       micro_rows: Number of packed rows whose gradient is computed together; they hold whole pairs.
       loss: Preference loss: `sigmoid` (DPO) or `ipo`.
       beta: Strength of the pull towards the reference, which is the initial policy.
+      likelihood_coef: Weight of minus the mean log-probability of the chosen conversation's tokens in
+        the loss, which keeps it from falling (arXiv:2404.19733).
       length_normalised: Uses the mean of a conversation's token log-probabilities, not the sum.
       preferences: Files of ready-made pairs (data/preferences.py).
       pairing: Options that select pairs of episodes (section `dpo.pairing`).
@@ -70,6 +72,7 @@ class DpoSettings(RecordedDataSettings):
     loss: Annotated[str, OneOf(LOSSES)]
     beta: Annotated[float, Range(above=0)]
     length_normalised: bool
+    likelihood_coef: Annotated[float, Range(0)] = 0.0
     preferences: tuple[str, ...]
     pairing: Mapping[str, Any]
 
@@ -138,6 +141,7 @@ def train(run: Run, parts: DpoParts) -> None:
         LOSSES[settings.loss],
         beta=settings.beta,
         logprob_chunk=chunk,
+        likelihood_coef=settings.likelihood_coef,
         layout=layout,
         adapters=model.adapters,
     )

@@ -39,6 +39,7 @@ def get_config(arg=None):
         row_length=4096,
         loss="sigmoid",
         beta=0.5,
+        likelihood_coef=0.0,
         length_normalised=False,
         too_long="truncate",
         bad="fatal",

@@ -61,7 +61,7 @@ def packed(pairs, micro_rows=4, length_normalised=False):
 
 
 class Learner:
-    def __init__(self, layout=None):
+    def __init__(self, layout=None, likelihood_coef=0.0):
         self.layout = layout
         self.policy = Policy(CONFIG, layout=layout)
         self.optimizer = optimizer.make_optimizer(**OPTIMIZER)
@@ -71,6 +71,7 @@ class Learner:
             LOSSES["sigmoid"],
             beta=BETA,
             logprob_chunk=128,
+            likelihood_coef=likelihood_coef,
             layout=layout,
         )
         self._first = train_state.create(self.policy, self.optimizer, first_params(), layout)
@@ -196,6 +197,25 @@ def test_metrics_match_hand_computed_values(learner):
     }
     assert 0 < expected["accuracy"] < 1
     assert {k: metrics[k] for k in expected} == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+def test_the_likelihood_term_is_the_mean_over_the_chosen_tokens(learner, normalised):
+    pairs = some_pairs()
+    tokens, segments, mask, _ = rows([(chosen, chosen) for chosen, _ in pairs])
+
+    def likelihood(params):
+        logprob = jnp.where(mask, logprobs(params, tokens, segments), 0.0)
+        return -(logprob.sum(1) / mask.sum(1))[::2].mean()
+
+    without, metrics = learner.gradient(packed(pairs, length_normalised=normalised))
+    added = jax.jit(jax.grad(likelihood))(first_params())
+    expected = jax.tree.map(lambda a, b: a + 0.7 * np.asarray(b), without, added)
+    split = packed(pairs, micro_rows=2, length_normalised=normalised)  # some micro-batches are empty
+    found, both = Learner(likelihood_coef=0.7).gradient(split)
+    assert_close(found, expected, tolerance=1e-4)
+    term = 0.7 * float(likelihood(first_params()))
+    assert both["loss"] == pytest.approx(metrics["loss"] + term, rel=1e-5)
 
 
 @pytest.mark.parametrize("normalised", [False, True])
