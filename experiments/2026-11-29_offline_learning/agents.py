@@ -78,6 +78,7 @@ def add_dpo(c, pairs):
         row_length=1024,
         loss="sigmoid",
         beta=0.1,
+        likelihood_coef=0.0,
         length_normalised=False,
         too_long="truncate",
         bad="fatal",
