@@ -9,7 +9,7 @@ from typing import Any
 
 import gymnasium
 
-from agentgym_envs.base.environment import EnvironmentFault
+from agentgym_envs.base.environment import EnvironmentFault, check_task
 from agentgym_envs.base.protocol import ErrorKind, is_solved
 from agentgym_envs.base.served import load_environment, prepare
 from agentgym_envs.base.user_code import play
@@ -89,22 +89,13 @@ class TextEnv(gymnasium.Env[str, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Starts a task.
-
-        Raises:
-          EnvironmentFault: The task does not exist.
-        """
+        """Starts a task; raises EnvironmentFault if it does not exist."""
         super().reset(seed=seed)
         if options and "data_idx" in options:
             self._data_idx = int(options["data_idx"])
         else:
             self._data_idx = self._tasks[int(self.np_random.integers(len(self._tasks)))]
-        if not 0 <= self._data_idx < self._spec.num_tasks:
-            raise EnvironmentFault(
-                ErrorKind.UNKNOWN_TASK,
-                f"{self._spec.name} has tasks 0 .. {self._spec.num_tasks - 1}, data_idx was "
-                f"{self._data_idx}",
-            )
+        check_task(self._spec.name, self._data_idx, self._spec.num_tasks)
         self._turns, self._is_over = 0, False
         result = play(self.world.reset, self._data_idx)
         self._text = result.text

@@ -261,7 +261,7 @@ DEFECTS = {
         ],
         "envs/conformance/test_conformance.py": [
             # A negative index is accepted as a task.
-            ("if not 0 <= data_idx < len(VOCABULARY):", "if not data_idx < len(VOCABULARY):"),
+            ("if not 0 <= data_idx < num_tasks:", "if not data_idx < num_tasks:"),
         ],
         "envs/tools/test_tool_environments.py": [
             # The sessions of one task share their to-do lists.

@@ -10,9 +10,8 @@ from agentgym_envs.alfworld import rules
 from agentgym_envs.alfworld.expert import aim_of, next_command
 from agentgym_envs.alfworld.facts import Facts
 from agentgym_envs.alfworld.rules import Game, Move
-from agentgym_envs.base.environment import EnvironmentFault, StepResult
+from agentgym_envs.base.environment import StepResult, check_task
 from agentgym_envs.base.episodic import ReplayedEnvironment
-from agentgym_envs.base.protocol import ErrorKind
 
 _ARRIVAL = re.compile(r"You arrive at loc \d+\. ")  # AgentGym's server removes it
 _PUT = re.compile(r"(?:put|move) (.+?) (?:in/on|in|on|to) (.+)")
@@ -83,13 +82,10 @@ class AlfWorldEnvironment(ReplayedEnvironment[Episode]):
 
     def reset(self, data_idx: int) -> Told:
         """Starts a task in the middle of the room."""
-        if not (-self._num_tasks if self._is_compat else 0) <= data_idx < self._num_tasks:
-            raise EnvironmentFault(
-                ErrorKind.UNKNOWN_TASK,
-                f"alfworld has the tasks 0..{self._num_tasks - 1}, data_idx was {data_idx}",
-                compat_message="list index out of range",
-            )
-        game = self._load(data_idx % self._num_tasks)
+        # AgentGym's list accepts negative indices
+        index = data_idx + self._num_tasks if self._is_compat and data_idx < 0 else data_idx
+        check_task(self.name, index, self._num_tasks, "list index out of range")
+        game = self._load(index)
         facts = Facts(game.facts)
         moves = rules.possible_moves(game, facts)
         text = game.grammar.text("#intro#", facts, game.names, {})

@@ -32,6 +32,20 @@ class EnvironmentFault(Exception):
         self.compat_message = message if compat_message is None else compat_message
 
 
+def check_task(
+    name: str,
+    data_idx: int,
+    num_tasks: int,
+    compat_message: str | None = None,
+    *,
+    field: str = "data_idx",
+) -> None:
+    """Raises EnvironmentFault (UNKNOWN_TASK) unless an environment has a task of this index."""
+    if not 0 <= data_idx < num_tasks:
+        message = f"{name} has tasks 0 .. {num_tasks - 1}, {field} was {data_idx}"
+        raise EnvironmentFault(ErrorKind.UNKNOWN_TASK, message, compat_message)
+
+
 class SimulatorLost(Exception):
     """Error for a simulator that is permanently lost, such as a JVM that died.
 

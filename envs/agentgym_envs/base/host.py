@@ -10,7 +10,13 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from agentgym_envs.base.environment import Environment, EnvironmentFault, SimulatorLost, StepResult
+from agentgym_envs.base.environment import (
+    Environment,
+    EnvironmentFault,
+    SimulatorLost,
+    StepResult,
+    check_task,
+)
 from agentgym_envs.base.protocol import ErrorKind, clean_text, is_solved
 from agentgym_envs.base.served import ServedEnvironment, StepRoute
 from agentgym_envs.base.user_code import describe, origin, play, text_of, texts_of
@@ -135,12 +141,9 @@ class SessionHost:
             )
         # Under `--compat` an environment of AgentGym applies its rule for indices without a task.
         has_rule = self._compat and self._served.compat_factory is not self._served.factory
-        if not has_rule and not 0 <= data_idx < self._served.spec.num_tasks:
-            raise EnvironmentFault(
-                ErrorKind.UNKNOWN_TASK,
-                f"{self._served.spec.name} has tasks 0 .. {self._served.spec.num_tasks - 1}, "
-                f"{self._served.task_field} was {data_idx}",
-            )
+        if not has_rule:
+            spec = self._served.spec
+            check_task(spec.name, data_idx, spec.num_tasks, field=self._served.task_field)
         session.last = play(session.environment.reset, data_idx)
         return session.last
 

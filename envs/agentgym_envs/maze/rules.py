@@ -1,6 +1,6 @@
 """Differences between our Maze and AgentGym's: indices, parsing, rejections, limit of moves."""
 
-from agentgym_envs.base.environment import EnvironmentFault
+from agentgym_envs.base.environment import EnvironmentFault, check_task
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.maze.layout import MOVES
 from agentgym_envs.maze.tasks import STARTS, Task, all_tasks
@@ -22,16 +22,8 @@ class Rules:
     failure_reward: float = 0
 
     def task(self, data_idx: int) -> Task:
-        """Returns the task of an index.
-
-        Raises:
-          EnvironmentFault: UNKNOWN_TASK.
-        """
-        if not 0 <= data_idx < len(all_tasks()):
-            raise EnvironmentFault(
-                ErrorKind.UNKNOWN_TASK,
-                f"maze has tasks 0 .. {len(all_tasks()) - 1}, the index was {data_idx}",
-            )
+        """Returns the task of an index; raises EnvironmentFault (UNKNOWN_TASK)."""
+        check_task("maze", data_idx, len(all_tasks()))
         return all_tasks()[data_idx]
 
     def read(self, action: str) -> str | None:

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from typing import Any
 
-from agentgym_envs.base.environment import EnvironmentFault, StepResult
+from agentgym_envs.base.environment import EnvironmentFault, StepResult, check_task
 from agentgym_envs.base.episodic import ReplayedEnvironment
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.sciworld.expert import GoldPath, room_of
@@ -169,12 +169,7 @@ class SciWorldEnvironment(ReplayedEnvironment[Episode]):
         tasks = all_tasks()
         if self._is_compat and -len(tasks) <= data_idx < 0:
             data_idx += len(tasks)  # AgentGym's list accepts negative indices
-        if not 0 <= data_idx < len(tasks):
-            raise EnvironmentFault(
-                ErrorKind.UNKNOWN_TASK,
-                f"sciworld has the tasks 0..{len(tasks) - 1}, data_idx was {data_idx}",
-                compat_message="list index out of range",
-            )
+        check_task(self.name, data_idx, len(tasks), "list index out of range")
         return tasks[data_idx]
 
     def _judge(self, answer: Answer, score_before: float, moves: int) -> StepResult:

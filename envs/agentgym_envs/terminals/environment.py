@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from agentgym_envs.base.environment import EnvironmentFault, StepResult
+from agentgym_envs.base.environment import EnvironmentFault, StepResult, check_task
 from agentgym_envs.base.episodic import EpisodicEnvironment
 from agentgym_envs.base.protocol import ErrorKind, clean_text
 from agentgym_envs.terminals.sandbox import Command, Limits, Machine, Result, Sandbox, SandboxError
@@ -100,11 +100,7 @@ class TerminalEnvironment(EpisodicEnvironment[Episode]):
           EnvironmentFault: UNKNOWN_TASK; the current episode continues. SIMULATOR if the machine of
             the task does not start.
         """
-        if not 0 <= data_idx < len(self._tasks):
-            raise EnvironmentFault(
-                ErrorKind.UNKNOWN_TASK,
-                f"terminals has tasks 0 .. {len(self._tasks) - 1}, the index was {data_idx}",
-            )
+        check_task(self.name, data_idx, len(self._tasks))
         self.close()
         task = self._tasks[data_idx]
         with self._faults():
@@ -138,11 +134,7 @@ class TerminalEnvironment(EpisodicEnvironment[Episode]):
         return StepResult(text, reward=0, score=0, done=False)
 
     def expert_action(self) -> str:
-        """Returns the solution of the task, then `submit`.
-
-        Raises:
-          NotImplementedError: The task has no solution.
-        """
+        """Returns the task's solution, then `submit`; raises NotImplementedError without one."""
         solution = self._tasks[self.playing.data_idx].solution
         if not solution:
             raise NotImplementedError("the task has no solution/solve.sh")

@@ -2,8 +2,7 @@
 
 import re
 
-from agentgym_envs.base.environment import EnvironmentFault
-from agentgym_envs.base.protocol import ErrorKind
+from agentgym_envs.base.environment import check_task
 from agentgym_envs.textcraft.recipes import Recipe, World, to_id, to_name
 
 # No goal needs more than this many units of a raw item (tests/envs/textcraft/test_textcraft.py).
@@ -29,16 +28,8 @@ class Rules:
         return pattern.fullmatch(action.strip())
 
     def goal_index(self, data_idx: int, num_tasks: int) -> int:
-        """Returns the index of the task for a requested index.
-
-        Raises:
-          EnvironmentFault: UNKNOWN_TASK.
-        """
-        if not 0 <= data_idx < num_tasks:
-            raise EnvironmentFault(
-                ErrorKind.UNKNOWN_TASK,
-                f"textcraft has tasks 0 .. {num_tasks - 1}, data_idx was {data_idx}",
-            )
+        """Returns the index of a task; raises EnvironmentFault (UNKNOWN_TASK)."""
+        check_task("textcraft", data_idx, num_tasks)
         return data_idx
 
     def check_get(self, count: int) -> None:

@@ -6,9 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym_envs.base.environment import EnvironmentFault, StepResult
+from agentgym_envs.base.environment import StepResult, check_task
 from agentgym_envs.base.episodic import ReplayedEnvironment
-from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.webshop import pages
 from agentgym_envs.webshop.catalogue import Product
 from agentgym_envs.webshop.goals import Goal, reward
@@ -67,11 +66,7 @@ class WebShopEnvironment(ReplayedEnvironment[Episode]):
 
     def reset(self, data_idx: int) -> StepResult:
         """Starts a task at the search bar."""
-        if not 0 <= data_idx < len(self._shop.goals):
-            raise EnvironmentFault(
-                ErrorKind.UNKNOWN_TASK,
-                f"webshop has the tasks 0..{len(self._shop.goals) - 1}, data_idx was {data_idx}",
-            )
+        check_task(self.name, data_idx, len(self._shop.goals))
         goal = self._shop.goals[data_idx]
         self._episode = Episode(data_idx, goal, [], pages.index(goal.instruction))
         return StepResult(self._episode.page.text, 0.0, 0.0, False)

@@ -3,8 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 
-from agentgym_envs.base.environment import EnvironmentFault
-from agentgym_envs.base.protocol import ErrorKind
+from agentgym_envs.base.environment import check_task
 from agentgym_envs.wordle.words import VOCABULARY
 
 START = "Let's start Wordle!"
@@ -23,14 +22,9 @@ class Rules:
     def hide(self, data_idx: int) -> Hide:
         """Returns a function that always chooses the hidden word of this index.
 
-        Raises:
-          EnvironmentFault: UNKNOWN_TASK.
+        Raises EnvironmentFault (UNKNOWN_TASK).
         """
-        if not 0 <= data_idx < len(VOCABULARY):
-            raise EnvironmentFault(
-                ErrorKind.UNKNOWN_TASK,
-                f"wordle has tasks 0 .. {len(VOCABULARY) - 1}, the index was {data_idx}",
-            )
+        check_task("wordle", data_idx, len(VOCABULARY))
         return lambda candidates: VOCABULARY[data_idx]
 
     def read(self, action: str) -> str:

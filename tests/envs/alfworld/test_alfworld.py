@@ -359,7 +359,7 @@ def test_waiting_is_worth_nothing(house):
     house.reset(7)
     results = [house.step("look") for _ in range(MAX_TURNS)]
     assert not any(result.reward or result.done for result in results)
-    with pytest.raises(EnvironmentFault, match="tasks 0..2619"):
+    with pytest.raises(EnvironmentFault, match="tasks 0 .. 2619"):
         house.reset(2620)
 
 
