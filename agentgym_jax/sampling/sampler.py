@@ -17,18 +17,16 @@ from agentgym_jax.checks.limits import Range
 from agentgym_jax.mesh.sharding import launch_lock
 from agentgym_jax.models.decode_backend import choose_backend
 from agentgym_jax.models.policy import Params, Policy
-from agentgym_jax.sampling import decode, drafts, prefill
+from agentgym_jax.sampling import decode, drafts
 from agentgym_jax.sampling.adjusting import CallOrder, TurnAdjuster, make_adjustment
 from agentgym_jax.sampling.logits import Adjustment
+from agentgym_jax.sampling.open_rows import OpenRows
 from agentgym_jax.sampling.options import (
-    LOWEST_TEMPERATURE,
-    LOWEST_TOP_P,
     SampledTurn,
     SamplingOptions,
     check_buckets,
     default_buckets,
 )
-from agentgym_jax.sampling.prefill import PrefixChunk
 from agentgym_jax.sampling.row_cache import RowCache
 from agentgym_jax.sampling.sampler_statistics import SamplerStatistics
 
@@ -44,22 +42,6 @@ class _Call:
     chunk: decode.DecodedChunk
     is_adjusted: bool
     started: float
-
-
-@dataclasses.dataclass
-class _Row:
-    """State of an open row on the host."""
-
-    options: SamplingOptions
-    queue: list[PrefixChunk]
-    sampled: list[np.ndarray]
-    logprobs: list[np.ndarray]
-    total: int = 0  # number of tokens in the sequence, including the pending one
-    has_pending: bool = False  # True if the last token is not in the cache
-    # Parts of the sequence; kept only if the cache cannot return to fewer tokens.
-    history: list[np.ndarray] = dataclasses.field(default_factory=list)
-    must_replay: bool = False  # True if the next prefill computes the whole sequence
-    adjuster: TurnAdjuster | None = None  # changes of the logits of the next turn
 
 
 class Sampler:
@@ -137,11 +119,6 @@ class Sampler:
         )
         self._params: Params | None = None
         self.version = -1
-        self._open: dict[int, _Row] = {}
-        self._queued_rows: list[int] = []  # rows with new tokens to prefill
-        # Active rows; the row that has been active longest is first.
-        self._decoding_rows: list[int] = []
-        self._free = list(range(rows))
         self._running: _Call | None = None
         self._order = CallOrder()
         self.step_s = 0.0  # seconds per step of the last decode call
@@ -150,11 +127,12 @@ class Sampler:
         )
         length_B: Any = self._state.length
         self._cache = RowCache(policy, length_B, cache_length, self.buckets, shards)
+        self._open = OpenRows(self._state, is_state=self._cache.is_state)
 
     @property
     def free_rows(self) -> int:
         """Number of episodes that may be opened at present."""
-        return len(self._free)
+        return len(self._open.free)
 
     @property
     def is_running(self) -> bool:
@@ -167,7 +145,7 @@ class Sampler:
     @property
     def is_idle(self) -> bool:
         """True if no row has tokens to prefill or a turn to sample."""
-        return not self._queued_rows and not self._state.is_active.any()
+        return not self._open.queued and not self._state.is_active.any()
 
     @property
     def params(self) -> Params | None:
@@ -225,12 +203,8 @@ class Sampler:
                 f"an episode of {options.max_tokens} tokens does not fit "
                 f"sampler.cache_length={self.cache_length}"
             )
-        row = self._free.pop(0)
+        row = self._open.open(key, options)
         self._cache.forget([row])
-        self._open[row] = _Row(options=options, queue=[], sampled=[], logprobs=[])
-        self._state.length[row] = 0
-        self._state.is_active[row] = False
-        self.set_options(row, key, options)
         return row
 
     def set_options(
@@ -244,33 +218,17 @@ class Sampler:
 
         An `adjuster` changes the logits of the next turn.
         """
-        self._open[row].options = options
-        self._open[row].adjuster = adjuster
-        state = self._state
-        state.key[row] = key
-        is_greedy = options.temperature < LOWEST_TEMPERATURE
-        state.temperature[row] = 0.0 if is_greedy else options.temperature
-        if state.top_k is not None and state.top_p is not None:
-            state.top_k[row] = options.top_k
-            state.top_p[row] = max(options.top_p, LOWEST_TOP_P)
-        elif options.is_truncated:
-            raise ValueError(
-                f"top_k={options.top_k}, top_p={options.top_p}: this sampler was made for none"
-            )
+        self._open.set_options(row, key, options, adjuster)
 
     def close(self, row: int) -> None:
         """Ends an episode. Other rows may copy its cache until the row is opened again."""
-        del self._open[row]
-        self._queued_rows = [r for r in self._queued_rows if r != row]
-        self._decoding_rows = [r for r in self._decoding_rows if r != row]
+        self._open.close(row)
         if self._running is not None:
             self._running.members = [m for m in self._running.members if m[0] != row]
-        self._state.is_active[row] = False
-        self._free = sorted([*self._free, row])
 
     def remaining_tokens(self, row: int) -> int:
         """Returns the number of tokens that can still be added to the episode of `row`."""
-        return self._open[row].options.max_tokens - self._open[row].total
+        return self._open.remaining_tokens(row)
 
     def prefill(self, row: int, chunks: Sequence[Sequence[int]]) -> None:
         """Queues tokens that the model did not sample; later calls of `step` then sample a turn.
@@ -278,38 +236,7 @@ class Sampler:
         Rows share prefixes that end at the end of a chunk in the first prefill of an episode. The
         shapes of all computations depend only on the chunks, so other rows cannot change a result.
         """
-        record, state = self._open[row], self._state
-        count = sum(len(chunk) for chunk in chunks)
-        if not count or any(not len(chunk) for chunk in chunks):
-            raise ValueError(f"row {row}: every chunk needs at least one token")
-        if count >= self.remaining_tokens(row):
-            raise ValueError(
-                f"row {row}: {record.total} + {count} tokens leave none to sample within "
-                f"max_tokens={record.options.max_tokens}"
-            )
-        arrays = [np.asarray(chunk, np.int32) for chunk in chunks]
-        if record.must_replay:
-            record.queue = prefill.split_prompt([*record.history, *arrays])
-        elif record.total:
-            pending = [state.token[row : row + 1]] if record.has_pending else []
-            tokens = np.concatenate([*pending, *arrays])
-            record.queue = [PrefixChunk(tokens[:-1], None)] if len(tokens) > 1 else []
-        else:
-            record.queue = prefill.split_prompt(arrays)
-        state.token[row] = arrays[-1][-1]
-        self._note_tokens(row, *arrays)
-        record.total += count
-        record.has_pending, record.must_replay = True, False
-        if self._cache.is_state:
-            record.history += arrays
-        record.sampled, record.logprobs = [], []
-        self._queued_rows.append(row)
-
-    def _note_tokens(self, row: int, *arrays: np.ndarray) -> None:
-        """Records, for drafts, the tokens that follow the sequence of a row."""
-        if self._state.tokens is not None:
-            tokens, total = np.concatenate(arrays), self._open[row].total
-            self._state.tokens[row, total : total + len(tokens)] = tokens
+        self._open.append(row, chunks)
 
     def rewind(self, row: int, count: int) -> None:
         """Drops the tokens of a row after its first `count`; the row must not be active.
@@ -317,26 +244,12 @@ class Sampler:
         At least one token is dropped. The next prefill continues after those that are kept; if the
         cache is a state (`HybridCache`), it first computes them again.
         """
-        record = self._open[row]
-        if not 0 <= count < record.total or self._state.is_active[row] or record.queue:
-            raise ValueError(
-                f"row {row}: cannot keep {count} of {record.total} tokens, or the row is active"
-            )
-        cached = int(self._state.length[row])
-        record.total = self._state.length[row] = count
-        record.has_pending = False
-        if self._cache.is_state:
-            self._shorten_history(row, cached)
+        self._open.rewind(row, count)
         self._cache.rewind(row, count)
 
     def partial_turn(self, row: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the tokens and log-probabilities sampled so far in the present turn of a row."""
-        record = self._open[row]
-        empty = np.zeros(0, np.int32), np.zeros(0, np.float32)
-        return (
-            np.concatenate([empty[0], *record.sampled]),
-            np.concatenate([empty[1], *record.logprobs]),
-        )
+        return self._open.partial_turn(row)
 
     def cut_turn(self, row: int, count: int) -> SampledTurn:
         """Ends the present or last turn of a row after its first `count` tokens (at least one).
@@ -345,36 +258,13 @@ class Sampler:
         """
         if self._running is not None:
             raise ValueError("Sampler.cut_turn while a call is running: finish it first")
-        record, state = self._open[row], self._state
-        tokens, logprobs = self.partial_turn(row)
-        surplus = len(tokens) - count
-        cached = int(state.length[row])
-        state.token[row] = tokens[count - 1]
-        state.length[row] -= surplus
-        record.total -= surplus
-        record.sampled, record.logprobs = [tokens[:count]], [logprobs[:count]]
-        if self._cache.is_state:
-            self._shorten_history(row, cached)
+        self._open.cut_turn(row, count)
         return self._end_turn(row, is_stopped=False)
 
     def _end_turn(self, row: int, *, is_stopped: bool) -> SampledTurn:
         """Ends the turn of a row after the tokens that it has, and returns it."""
-        self._state.is_active[row] = False
-        self._open[row].adjuster = None
-        self._decoding_rows = [r for r in self._decoding_rows if r != row]
+        self._open.end_turn(row)
         return SampledTurn(row, *self.partial_turn(row), is_stopped, self.version)
-
-    def _shorten_history(self, row: int, cached: int) -> None:
-        """Drops the tokens after the first `total` of a row whose cache is the state after `cached`.
-
-        A state with too many tokens is of no use: the next prefill computes the sequence again.
-        """
-        record = self._open[row]
-        tokens = np.concatenate([np.zeros(0, np.int32), *record.history])
-        record.history = [tokens[: record.total]] if record.total else []
-        if record.must_replay or cached > self._state.length[row]:
-            record.must_replay = record.total > 0
-            self._state.length[row] = 0
 
     def begin(self, max_steps: int | None = None) -> None:
         """Prefills all queued tokens and starts a decode call; `finish` must follow.
@@ -386,13 +276,13 @@ class Sampler:
             raise ValueError("Sampler.begin before Sampler.set_params: there are no weights yet")
         if self._running is not None:
             raise ValueError("Sampler.begin while a call is running: finish it first")
-        if self._queued_rows:
+        if self._open.queued:
             self._prefill_queues(self._params)
         if not self._state.is_active.any():
             return
         started = time.perf_counter()
         state, members, row_B = self._select_rows()
-        adjusters = {index: self._open[row].adjuster for row, index in members}
+        adjusters = {index: self._open.adjuster(row) for row, index in members}
         adjustment = make_adjustment(adjusters, state, self.policy.config.vocab_size)
         chunk = self._decode(state, row_B, adjustment, max_steps)
         self._running = _Call(members, chunk, adjustment is not None, started)
@@ -431,7 +321,11 @@ class Sampler:
             return []
         call, self._running = self._running, None
         chunk = jax.device_get(call.chunk)
-        turns = [self._record_tokens(row, index, chunk) for row, index in call.members]
+        turns = []
+        for row, index in call.members:
+            is_stopped = self._open.record(row, index, chunk)
+            if is_stopped is not None:
+                turns.append(self._end_turn(row, is_stopped=is_stopped))
         stats = self.statistics
         self._order.note(int(chunk.steps), is_adjusted=call.is_adjusted)
         stats.sampled += int(chunk.count.sum())
@@ -442,7 +336,7 @@ class Sampler:
         seconds = time.perf_counter() - call.started
         stats.seconds_decode += seconds
         self.step_s = seconds / max(1, int(chunk.steps))
-        return [turn for turn in turns if turn is not None]
+        return turns
 
     def step(self) -> list[SampledTurn]:
         """Runs `begin` and `finish`."""
@@ -451,16 +345,10 @@ class Sampler:
 
     def _prefill_queues(self, params: Params) -> None:
         started = time.perf_counter()
-        queues = {row: self._open[row].queue for row in self._queued_rows}
-        self._cache.fill(params, queues, self.statistics)
-        for row in self._queued_rows:
-            options = self._open[row].options
-            self._state.budget[row] = min(options.max_turn_tokens, self.remaining_tokens(row))
-            self._state.is_active[row] = True
+        self._cache.fill(params, self._open.queues(), self.statistics)
         if self._cache.is_state:  # the next decode step replaces the state of the prefix
-            self._cache.forget(self._queued_rows)
-        self._decoding_rows += self._queued_rows
-        self._queued_rows = []
+            self._cache.forget(self._open.queued)
+        self._open.activate()
         jax.block_until_ready(self._cache.arrays)  # keeps prefill out of the decoding time
         self.statistics.seconds_prefill += time.perf_counter() - started
 
@@ -472,8 +360,9 @@ class Sampler:
         The rows that have been active longest are selected. While no row has changed logits, they
         stay selected until their turn ends.
         """
-        adjusted = [r for r in self._decoding_rows if self._open[r].adjuster is not None]
-        plain = [r for r in self._decoding_rows if self._open[r].adjuster is None]
+        rows = self._open.decoding
+        adjusted = [r for r in rows if self._open.adjuster(r) is not None]
+        plain = [r for r in rows if self._open.adjuster(r) is None]
         chosen = self._order.choose(plain, adjusted)[: self.decode_rows]
         width = min(w for w in self._widths if w >= len(chosen))
         if width == self.rows:
@@ -481,25 +370,3 @@ class Sampler:
         state, row_B = self._state.select(chosen, width)
         index = chosen if row_B is None else range(len(chosen))
         return state, list(zip(chosen, index, strict=True)), row_B
-
-    def _record_tokens(
-        self, row: int, index: int, chunk: decode.DecodedChunk
-    ) -> SampledTurn | None:
-        """Stores the new tokens of one row and returns its turn if it ended."""
-        record, state, n = self._open[row], self._state, int(chunk.count[index])
-        tokens = np.asarray(chunk.tokens[index, :n])
-        record.sampled.append(tokens)
-        if self._cache.is_state:
-            record.history.append(tokens)
-        record.logprobs.append(np.asarray(chunk.logprobs[index, :n]))
-        if record.adjuster is not None:
-            record.adjuster.advance(tokens.tolist())
-        self._note_tokens(row, tokens)
-        record.total += n
-        state.token[row] = chunk.tokens[index, n - 1]
-        state.length[row] += n
-        state.budget[row] -= n
-        is_stopped = bool(chunk.is_stopped[index])
-        if not is_stopped and state.budget[row] > 0:
-            return None
-        return self._end_turn(row, is_stopped=is_stopped)

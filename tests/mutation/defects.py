@@ -135,7 +135,7 @@ DEFECTS = {
         ],
         "sampling/test_hybrid_rows.py": [
             # A row whose last token is dropped keeps the state after that token.
-            ("cached > self._state.length[row]:", "cached > self._state.length[row] + 1:"),
+            ("cached > self.state.length[row]:", "cached > self.state.length[row] + 1:"),
             # A row copies the state of a row that has sampled tokens since its prompt.
             (
                 "if self._cache.is_state:  # the next decode step replaces the state of the prefix",
