@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from agentgym_envs.base.environment import SetupError
 from agentgym_facts import build as building
 from agentgym_facts import store
-from agentgym_facts.progress import Progress
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,8 +51,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _build(options: argparse.Namespace) -> int:
     inputs = building.Inputs(wordnet=options.wordnet, any_version=options.any_version)
-    progress = Progress(building.stages(inputs))
-    sys.stdout.write(f"{building.build(inputs, progress, force=options.force)}\n")
+    sys.stdout.write(f"{building.build(inputs, force=options.force)}\n")
     return 0
 
 

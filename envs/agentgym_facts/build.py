@@ -8,7 +8,7 @@ import json
 import os
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TextIO
 
 from agentgym_envs.artifacts import build_once
 from agentgym_envs.base.environment import SetupError
@@ -70,8 +70,8 @@ class Inputs:
         return found
 
 
-def build(inputs: Inputs, progress: Progress, *, force: bool = False) -> pathlib.Path:
-    """Builds a corpus unless it exists; returns its folder.
+def build(inputs: Inputs, stream: TextIO | None = None, *, force: bool = False) -> pathlib.Path:
+    """Builds a corpus unless it exists; returns its folder. `stream` shows the progress.
 
     Raises:
       SetupError: a package is missing or has another version, or the default corpus differs from
@@ -79,6 +79,7 @@ def build(inputs: Inputs, progress: Progress, *, force: bool = False) -> pathlib
     """
     named = inputs.named()
     folder = store.corpora_folder() / store.version_of(named)
+    progress = Progress(STAGES + 2, stream)
     fill = functools.partial(
         _write, version=folder.name, named=named, inputs=inputs, progress=progress
     )
@@ -117,13 +118,6 @@ def _write(
         _check_pinned(files)
     metadata = _metadata(version, named, world.book, questions, left_out, files)
     (folder / store.METADATA).write_text(metadata, encoding="utf-8")
-
-
-def stages(inputs: Inputs) -> int:
-    """Returns the number of stages of a build in the progress display; reading WordNet is too fast
-    to be a stage.
-    """
-    return STAGES + 2
 
 
 def _drafts(world: World, unique: Uniqueness, found: list[starts.Start]) -> Iterator[Question]:

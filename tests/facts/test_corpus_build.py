@@ -15,7 +15,6 @@ from agentgym_facts import build as building
 from agentgym_facts import sources, splits, store
 from agentgym_facts.__main__ import main
 from agentgym_facts.expert import Expert
-from agentgym_facts.progress import Progress
 from agentgym_facts.questions import KINDS
 from agentgym_facts.understand import understand
 from tests.waiting import until
@@ -53,8 +52,7 @@ def corpus(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENTGYM_DATA", str(tmp_path_factory.mktemp("data")))
         with open(os.devnull, "w") as nowhere:
-            inputs = building.Inputs()
-            folder = building.build(inputs, Progress(building.stages(inputs), nowhere))
+            folder = building.build(building.Inputs(), nowhere)
         yield _Corpus(folder)
 
 
@@ -232,7 +230,7 @@ def test_a_killed_build_leaves_no_corpus_and_the_next_build_cleans_up(tmp_path, 
     assert list(parent.glob("*.partial")), "killed before it began"
     assert not store.is_built(store.default_folder())
     monkeypatch.setattr(building, "_write", lambda folder, **_: (folder / store.METADATA).touch())
-    made = building.build(building.Inputs(), Progress(0))
+    made = building.build(building.Inputs())
     assert made == store.default_folder() and store.is_built(made)
     assert {path.name for path in parent.iterdir()} == {made.name, f"{made.name}.lock"}
 

@@ -86,14 +86,12 @@ def four_fields(result: StepResult) -> dict[str, Any]:
     }
 
 
-def last_observation(environment: Environment, last: StepResult | None) -> str:
-    """Returns the answer of `GET /observation`.
-
-    Raises:
-      EnvironmentFault: NOT_RESET before the first reset.
-    """
+def last_observation(
+    environment: Environment, last: StepResult | None, compat_message: str | None = None
+) -> str:
+    """Returns the answer of `GET /observation`; raises EnvironmentFault (NOT_RESET)."""
     if last is None:
-        raise never_reset()
+        raise never_reset(compat_message)
     return last.observation
 
 
@@ -104,11 +102,8 @@ def never_reset(compat_message: str | None = None) -> EnvironmentFault:
     )
 
 
-def compat_last_observation(environment: Environment, last: StepResult | None) -> str:
-    """Like `last_observation`, with AgentGym's text of a KeyError before the first reset."""
-    if last is None:
-        raise never_reset("'observation'")
-    return last.observation
+# Like `last_observation`, with AgentGym's text of a KeyError before the first reset.
+compat_last_observation = functools.partial(last_observation, compat_message="'observation'")
 
 
 def told_observation(environment: Any, last: StepResult | None) -> str:

@@ -3,7 +3,6 @@
 import pathlib
 
 from agentgym_facts import build, store
-from agentgym_facts.progress import Progress
 
 DATASET = "facts"  # name of this data set in the manifest
 
@@ -18,5 +17,4 @@ def prepared() -> pathlib.Path:
     folder = store.default_folder()
     if store.is_built(folder):  # a built corpus does not depend on later versions of the packages
         return folder
-    inputs = build.Inputs()
-    return build.build(inputs, Progress(build.stages(inputs)))
+    return build.build(build.Inputs())
