@@ -4,8 +4,6 @@ import ast
 import importlib
 import json
 import pathlib
-import subprocess
-import sys
 
 import ml_collections
 import pytest
@@ -29,6 +27,7 @@ from agentgym_jax.text.tokenizer import byte_tokenizer
 from configs import quickstart
 from tests.builders import decoder_config
 from tests.model_files import save_run
+from tests.run_python import output_of
 
 ROOT = pathlib.Path(__file__).parents[1]
 # Modules of commands whose names are functions of the package.
@@ -53,10 +52,7 @@ def _case_first(name):
 
 def test_importing_the_package_imports_no_jax():
     program = "import sys, agentgym_jax; print({'jax', 'numpy', 'absl'} & set(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "set()"
+    assert output_of("-c", program).strip() == "set()"
 
 
 @pytest.mark.parametrize("name", ["view", "results", "viewer.loaded_run"])
@@ -64,10 +60,7 @@ def test_programs_that_only_read_runs_import_no_jax(name):
     program = (
         f"import sys, agentgym_jax.{name}; print({{'jax', 'flax', 'orbax'}} & set(sys.modules))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "set()"
+    assert output_of("-c", program).strip() == "set()"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -87,10 +80,7 @@ def test_the_functions_can_be_imported_after_the_command_ran_in_this_process():
         "except SystemExit: pass\n"
         "from agentgym_jax import evaluate, train; print(train.__module__, evaluate.__module__)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "agentgym_jax.api agentgym_jax.api"
+    assert output_of("-c", program).splitlines()[-1] == "agentgym_jax.api agentgym_jax.api"
 
 
 def imported_modules(source):

@@ -12,8 +12,6 @@ import pathlib
 import pkgutil
 import re
 import shlex
-import subprocess
-import sys
 
 import pytest
 from absl import flags
@@ -25,6 +23,7 @@ from agentgym_envs.__main__ import _parser as environment_commands
 from agentgym_jax.client.errors import EnvCause
 from agentgym_jax.sweeps.configs import load_sweep
 from agentgym_jax.telemetry.guards import GuardSettings
+from tests.run_python import output_of
 
 ROOT = pathlib.Path(__file__).parents[1]
 LOG = ROOT / "experiments" / "LOG.md"
@@ -213,14 +212,7 @@ def test_the_example_of_an_environment_on_the_api_page_runs():
 def test_the_examples_of_the_api_page_run_in_order(tmp_path):
     path = os.pathsep.join([str(ROOT), str(ROOT / "envs")])
     settings = {"XLA_FLAGS": "", "JAX_ENABLE_COMPILATION_CACHE": "false", "PYTHONPATH": path}
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join(api_examples())],
-        cwd=tmp_path,
-        env=os.environ | settings,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    output_of("-c", "\n".join(api_examples()), cwd=tmp_path, **settings)
     assert (tmp_path / "runs/eval_smoke/scores.json").exists()
 
 

@@ -6,10 +6,10 @@ import pathlib
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 
 import pytest
+
+from tests.run_python import run_python
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [
@@ -174,11 +174,5 @@ def run(folder, command):
     for text, smaller in SMALLER:
         command = command.replace(text, smaller)
     paths = f"{ROOT}{os.pathsep}{ROOT / 'envs'}"
-    done = subprocess.run(
-        [sys.executable, *shlex.split(command)[1:]],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": paths, "XLA_FLAGS": ""},
-        capture_output=True,
-        text=True,
-    )
+    done = run_python(*shlex.split(command)[1:], cwd=folder, PYTHONPATH=paths, XLA_FLAGS="")
     assert done.returncode == 0, f"{command}\n{done.stderr[-3000:]}"

@@ -5,7 +5,6 @@ import json
 import pathlib
 import pkgutil
 import re
-import subprocess
 import sys
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 import agentgym_envs
 import agentgym_jax
 from tests.imports import import_statements
+from tests.run_python import output_of
 
 ROOT = pathlib.Path(__file__).parents[1]
 READ = """
@@ -30,10 +30,7 @@ def both():
     """
     found = []
     for folder in (ROOT, ROOT / "envs"):
-        done = subprocess.run(
-            [sys.executable, "-c", READ], cwd=folder, capture_output=True, text=True, check=True
-        )
-        found.append(json.loads(done.stdout))
+        found.append(json.loads(output_of("-c", READ, cwd=folder)))
     return found
 
 
@@ -101,9 +98,7 @@ def test_every_place_has_the_same_version(both):
         agentgym_envs.__version__,
     } == {agentgym_jax.__version__}
     for module in ("agentgym_jax.results", "agentgym_envs"):
-        command = [sys.executable, "-m", module, "--version"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert done.stdout.split()[1] == agentgym_jax.__version__
+        assert output_of("-m", module, "--version").split()[1] == agentgym_jax.__version__
 
 
 def test_training_and_servers_share_no_requirement_with_two_limits(both):

@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-import sys
 
 import pytest
 
@@ -10,6 +9,7 @@ import agentgym_jax
 from agentgym_jax.algorithms.table import ALGORITHMS
 from agentgym_jax.cli.scripts import __dict__ as scripts
 from tests.cli.commands import ROOT, run_all
+from tests.run_python import run_python
 
 COMMANDS = [name for name in scripts if callable(scripts[name]) and hasattr(scripts[name], "func")]
 CALLS = [
@@ -76,8 +76,7 @@ def test_an_export_reports_an_error_in_one_line(quick):
 
 def test_a_console_script_runs_its_module(quick):
     program = "import sys; from agentgym_jax.cli.scripts import results; results()"
-    command = [sys.executable, "-c", program, "--helpshort"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = run_python("-c", program, "--helpshort")
     assert "--out" in done.stdout
     assert (done.stdout, done.returncode) == quick["results"]
 

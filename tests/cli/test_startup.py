@@ -13,14 +13,14 @@ from agentgym_jax.api import USER_ERRORS, ConfigError, load_config
 from agentgym_jax.cli import process_setup
 from agentgym_jax.jobs.run import StopFlag
 from agentgym_jax.telemetry.guards import GuardStop
+from tests.run_python import output_of, run_python
 from tests.waiting import PATIENCE_S
 
 ROOT = pathlib.Path(__file__).parents[2]
 
 
 def run(*arguments, config="configs/quickstart.py", module="train"):
-    command = [sys.executable, "-m", f"agentgym_jax.{module}", f"--config={config}", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return run_python("-m", f"agentgym_jax.{module}", f"--config={config}", *arguments)
 
 
 def test_the_package_lists_its_commands_without_importing_jax():
@@ -32,11 +32,10 @@ def test_the_package_lists_its_commands_without_importing_jax():
         (["train"], 1, ["'train'", "python -m agentgym_jax.train."]),
         (["tarin"], 1, ["'tarin'", "python -m agentgym_jax.COMMAND."]),
     ):
-        command = [sys.executable, "-m", "agentgym_jax", *arguments]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        done = run_python("-m", "agentgym_jax", *arguments)
         assert done.returncode == status
         assert all(word in done.stdout + done.stderr for word in words)
-    subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=True)
+    output_of("-c", program)
 
 
 @pytest.mark.slow
@@ -94,8 +93,7 @@ def test_even_the_smallest_program_is_cached_for_the_next_start(tmp_path):
         "import sys; from absl import flags; from agentgym_jax.cli import command_setup; import jax.numpy;"
         "flags.FLAGS(sys.argv); command_setup.prepare(); jax.numpy.ones(3) + 1"
     )
-    command = [sys.executable, "-c", program, f"--compilation_cache={tmp_path}"]
-    subprocess.run(command, cwd=ROOT, check=True)
+    output_of("-c", program, f"--compilation_cache={tmp_path}")
     assert [path.name for path in tmp_path.glob("jit_add-*")]
 
 
@@ -137,7 +135,7 @@ runpy.run_module("agentgym_jax.train", run_name="__main__", alter_sys=True)
 @pytest.mark.parametrize("command", ["train", "export"])
 def test_ctrl_c_ends_a_command_that_is_importing_jax_without_a_traceback(command):
     program = _INTERRUPTED.replace("agentgym_jax.train", f"agentgym_jax.{command}")
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    done = run_python("-c", program)
     assert (done.returncode, done.stderr.strip()) == (130, "interrupted")
 
 
@@ -156,7 +154,7 @@ with StopFlag().installed() as stop:
     except BaseException:
         print("an exception, which a callback of JAX could swallow")
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    done = run_python("-c", program)
     assert (done.returncode, done.stdout) == (130, "")
 
 
@@ -203,13 +201,7 @@ def test_output_that_nobody_can_read_ends_no_command(tmp_path, stream, target):
 
 def test_a_text_outside_the_encoding_of_the_terminal_is_escaped():
     program = "from agentgym_jax.cli import lasting_output; lasting_output.install(); print('\\u2603 \\udc80')"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONIOENCODING": "ascii:strict"},
-        capture_output=True,
-        text=True,
-    )
+    done = run_python("-c", program, PYTHONIOENCODING="ascii:strict")
     assert (done.returncode, done.stdout) == (0, "\\u2603 \\udc80\n")
 
 
@@ -249,5 +241,4 @@ sites._start(types.SimpleNamespace(folder="", site=[]))
 def test_a_signal_at_any_point_stops_a_program(program):
     """Sends a signal at each call of the waiting code; a lock of the handler would not be free."""
     program = f"import contextlib, signal, sys, types\n{program}sys.setprofile(None)\n"
-    command = [sys.executable, "-c", program]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=PATIENCE_S)
+    output_of("-c", program, timeout=PATIENCE_S)

@@ -2,10 +2,7 @@
 
 import importlib
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +15,7 @@ from agentgym_jax.rl import rl_config as rl
 from agentgym_jax.sweeps.configs import check_runs
 from agentgym_jax.training.job_kinds import JOBS
 from tests.builders import policy_tokens
+from tests.run_python import output_of
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
 FILES = sorted(
@@ -64,9 +62,7 @@ assert "jax" not in sys.modules
 
 
 def test_a_config_loads_without_jax():
-    changes = {"PYTHONPATH": str(CONFIGS.parent)}
-    command = [sys.executable, "-c", LOAD_ALL, json.dumps(FILES)]
-    subprocess.run(command, env=os.environ | changes, cwd=CONFIGS.parent, check=True)
+    output_of("-c", LOAD_ALL, json.dumps(FILES), PYTHONPATH=str(CONFIGS.parent))
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -1,13 +1,10 @@
 """Environments through the gymnasium interface."""
 
-import os
-import subprocess
-import sys
-
 import gymnasium
 import pytest
 
 from agentgym_envs.base.environment import EnvironmentFault
+from tests.run_python import output_of
 
 
 @pytest.mark.parametrize("name", ["TextCraft", "BabyAI", "Maze", "Wordle"])
@@ -53,9 +50,5 @@ def test_the_error_for_an_unknown_task_or_split_names_it():
 
 
 def test_the_libraries_of_a_simulator_print_no_greeting():
-    environment = {k: v for k, v in os.environ.items() if k != "PYGAME_HIDE_SUPPORT_PROMPT"}
     program = "import agentgym_envs, gymnasium, minigrid"
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == ""
+    assert output_of("-c", program, PYGAME_HIDE_SUPPORT_PROMPT=None) == ""

@@ -4,8 +4,6 @@ import errno
 import os
 import pathlib
 import runpy
-import subprocess
-import sys
 
 import pytest
 
@@ -14,6 +12,7 @@ from agentgym_envs.base.served import load_environment
 from agentgym_envs.demonstrations import plain_text, record
 from agentgym_jax.config.sections import plain
 from agentgym_jax.rl.rl_config import parse
+from tests.run_python import run_python
 
 
 @pytest.fixture
@@ -41,8 +40,7 @@ def test_the_environment_is_solved_and_its_config_is_valid(folder, capsys, monke
 @pytest.mark.slow
 def test_the_written_test_passes(folder):
     main(["new", "other_game", "--folder", str(folder)])
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    done = run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", folder, cwd=folder)
     assert done.returncode == 0, done.stdout
 
 

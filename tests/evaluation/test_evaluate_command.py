@@ -12,21 +12,15 @@ import threading
 import pytest
 
 from tests.fake_server import DROP, serving
+from tests.run_python import run_python
 
 ROOT = pathlib.Path(__file__).parents[2]
 
 
 def evaluate(workdir, model, *arguments):
-    command = [sys.executable, "-m", "agentgym_jax.evaluate", f"--workdir={workdir}"]
-    command += [f"--model={model}", *arguments]
-    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
-    return subprocess.run(
-        [*command, "--config.env_server.transport=inprocess"],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    flags = [f"--workdir={workdir}", f"--model={model}", *arguments]
+    flags.append("--config.env_server.transport=inprocess")
+    return run_python("-m", "agentgym_jax.evaluate", *flags, JAX_PLATFORMS="cpu")
 
 
 SUITE = "--config=configs/eval/suite.py:limit=2,environments=textcraft+babyai"

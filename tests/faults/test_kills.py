@@ -1,28 +1,20 @@
 """Runs that are killed or stopped at random points, and end like an undisturbed run."""
 
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
 from tests.faults import runs
+from tests.run_python import run_python
 
 ROOT = pathlib.Path(__file__).parents[2]
-KILLS = [sys.executable, "-m", "tests.faults.kills"]
 
 
 @pytest.mark.slow
 def test_a_killed_or_stopped_run_ends_like_an_undisturbed_one(url, undisturbed, tmp_path):
-    done = subprocess.run(
-        [*KILLS, url, str(tmp_path / "run"), "2,1", "--unfinished"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
+    arguments = [url, tmp_path / "run", "2,1", "--unfinished"]
+    done = run_python("-m", "tests.faults.kills", *arguments, PYTHONPATH=str(ROOT))
     log = tmp_path / "run.log"
     assert done.returncode == 0, done.stderr[-2000:] + log.read_text()[-2000:]
     figures = json.loads(done.stdout.splitlines()[-1])

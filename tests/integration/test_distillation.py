@@ -1,9 +1,6 @@
 """A teacher with another network: its scores, resumed runs, refused teachers."""
 
-import os
 import pathlib
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +16,7 @@ from agentgym_jax.text.tokenizer import byte_tokenizer
 from tests import fast_programs
 from tests.builders import decoder_config
 from tests.model_files import save_model
+from tests.run_python import run_python
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -34,15 +32,9 @@ def make_teacher(folder, tokenizer):
 
 def run(folder, teacher):
     paths = f"{ROOT}:{ROOT / 'tests/integration'}"
-    command = [sys.executable, "-m", "tests.integration.distillation_job", folder, teacher]
-    return subprocess.run(
-        [str(part) for part in command],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": paths, **fast_programs.variables()},  # one device
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    command = ["-m", "tests.integration.distillation_job", folder, teacher]
+    variables = {"PYTHONPATH": paths, **fast_programs.variables()}  # one device
+    return run_python(*command, timeout=600, **variables)
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,6 @@ import json
 import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import nbclient
 import nbformat
@@ -14,6 +12,7 @@ import pytest
 
 from agentgym_jax.config.config_files import resolve
 from agentgym_jax.telemetry.metrics import lookup
+from tests.run_python import run_python
 
 ROOT = pathlib.Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -66,12 +65,7 @@ def test_a_notebook_has_a_badge_and_no_outputs(path):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_without_the_package_the_first_cell_gives_one_clear_line(path, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", cells(path, "code")[0]],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    done = run_python("-I", "-S", "-c", cells(path, "code")[0], cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr == (
         "The package agentgym_jax is not installed: set REPOSITORY in this cell and run it again.\n"

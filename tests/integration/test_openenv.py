@@ -4,11 +4,11 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
 
 from agentgym_jax.runs.run_folder import RunFolder
+from tests.run_python import output_of
 
 ROOT = pathlib.Path(__file__).parents[2]
 HERE = pathlib.Path(__file__).parent
@@ -33,17 +33,13 @@ def port():
 @pytest.mark.slow
 def test_a_run_trains_on_an_environment_of_the_package_openenv(port, tmp_path):
     workdir = tmp_path / "run"
-    command = [sys.executable, "-m", "agentgym_jax.train"]
-    command += [f"--config={HERE / 'openenv_config.py'}:{port}", f"--workdir={workdir}"]
+    flags = [f"--config={HERE / 'openenv_config.py'}:{port}", f"--workdir={workdir}"]
     changes = {
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "envs")]),
         "XLA_FLAGS": "",  # one device, not the eight of the test session
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     }
-    done = subprocess.run(
-        command, env=os.environ | changes, cwd=ROOT, capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    output_of("-m", "agentgym_jax.train", *flags, timeout=600, **changes)
     lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2]
     assert all(line["policy/grad_norm"] > 0 for line in lines)

@@ -1,7 +1,6 @@
 """Training from an installed wheel, outside a checkout, and the wheel of a source distribution."""
 
 import json
-import os
 import pathlib
 import re
 import shutil
@@ -13,6 +12,7 @@ import zipfile
 import pytest
 
 from agentgym_jax.runs.run_folder import RunFolder
+from tests.run_python import output_of
 
 ROOT = pathlib.Path(__file__).parents[2]
 PARTS = (
@@ -29,9 +29,7 @@ IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
 
 def build(source, kind):
     """Builds a distribution of a source tree; returns its path."""
-    command = [sys.executable, "setup.py", "-q", kind, "--dist-dir=dist"]
-    done = subprocess.run(command, cwd=source, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    output_of("setup.py", "-q", kind, "--dist-dir=dist", cwd=source)
     (built,) = (source / "dist").glob("*.whl" if kind == "bdist_wheel" else "*.tar.gz")
     return built
 
@@ -64,12 +62,7 @@ def site(wheel, tmp_path_factory):
 
 def run(site, folder, *arguments):
     """Runs Python in a folder from which the wheel can be imported but this checkout cannot."""
-    environment = {**os.environ, "PYTHONPATH": str(site), "XLA_FLAGS": ""}
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    return output_of(*arguments, cwd=folder, PYTHONPATH=str(site), XLA_FLAGS="")
 
 
 def own_config():

@@ -1,13 +1,12 @@
 """The memory allocator's limit: all threads share a few heaps, however many cores there are."""
 
 import ctypes
-import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
+
+from tests.run_python import output_of
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -51,15 +50,8 @@ c.fflush(ctypes.c_void_p(out))
 
 def heaps(before, **environment):
     """Returns the number of heaps at the end of a program that starts with `before`."""
-    done = subprocess.run(
-        [sys.executable, "-c", before + THREADS],
-        cwd=ROOT,
-        env={k: v for k, v in os.environ.items() if k != "MALLOC_ARENA_MAX"} | environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return len(re.findall("<heap ", done.stdout))
+    variables = {"MALLOC_ARENA_MAX": None} | environment
+    return len(re.findall("<heap ", output_of("-c", before + THREADS, **variables)))
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="no glibc")

@@ -20,6 +20,7 @@ from agentgym_jax.mesh.sharding import TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.policy import Policy, make_sampler_params
 from tests.learner.learner_parts import CONFIG, make_learner, on_host, steps_from
+from tests.run_python import output_of
 from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
@@ -397,15 +398,8 @@ with Checkpoints(sys.argv[1], max_to_keep=3) as checkpoints:
 
 
 def test_a_full_disk_is_reported_and_the_previous_checkpoint_stays(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", FILLER, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "JAX_PLATFORMS": "cpu"},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    message, after = done.stdout.splitlines()
+    output = output_of("-c", FILLER, tmp_path, timeout=120, JAX_PLATFORMS="cpu")
+    message, after = output.splitlines()
     assert "checkpoint 2 could not be written" in message and "Step 1 is complete" in message
     assert "File too large" in message and "ulimit" in message
     assert after == "[1, 2] {'step': 2}"

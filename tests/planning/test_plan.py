@@ -3,8 +3,6 @@
 import dataclasses
 import importlib.util
 import json
-import subprocess
-import sys
 
 import jax
 import pytest
@@ -26,6 +24,7 @@ from agentgym_jax.planning.topology import (
 from agentgym_jax.rl.rl_config import parse
 from configs.paper import textcraft
 from configs.rl import bandit
+from tests.run_python import run_python
 
 MESH = dict(data=1, fsdp=1, tensor=1, decode_tensor=0)
 
@@ -166,9 +165,8 @@ def test_a_plan_that_does_not_fit_names_the_largest_part(plan):
 )
 def test_a_plan_that_fails_is_one_line_and_leaves_its_file_as_it_was(tmp_path, file, flag, message):
     (tmp_path / "file").write_text("mine")
-    command = [sys.executable, "-m", "agentgym_jax.plan", "--config=configs/rl/bandit.py:smoke"]
-    command += ["--topology=v5e:2x2", f"--json={tmp_path / file}", flag]
-    done = subprocess.run(command, capture_output=True, text=True)
+    flags = ["--config=configs/rl/bandit.py:smoke", "--topology=v5e:2x2", flag]
+    done = run_python("-m", "agentgym_jax.plan", *flags, f"--json={tmp_path / file}")
     assert done.returncode == 1
     assert done.stderr.strip().startswith("agentgym_jax.plan: ") and message in done.stderr
     assert "\n" not in done.stderr.strip()

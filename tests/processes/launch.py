@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 from tests import fast_programs
+from tests.run_python import run_python
 
 ROOT = pathlib.Path(__file__).parents[2]
 LIMIT_S = 1200.0  # only ends runs that hang
@@ -66,14 +67,9 @@ def finish(command, count, *, folder, **options):
 
 def train_alone(config, workdir, *overrides, **variables):
     """Trains in one process with one device; returns the finished process with its output."""
-    command = [sys.executable, "-m", "agentgym_jax.train", f"--config={config}"]
-    return subprocess.run(
-        [*command, f"--workdir={workdir}", *overrides],
-        cwd=ROOT,
-        env={**os.environ, "XLA_FLAGS": "", **variables},  # not the eight devices of the tests
-        capture_output=True,
-        text=True,
-    )
+    flags = [f"--config={config}", f"--workdir={workdir}", *overrides]
+    variables = {"XLA_FLAGS": ""} | variables  # not the eight devices of the tests
+    return run_python("-m", "agentgym_jax.train", *flags, **variables)
 
 
 def train(workdir, count, *overrides, devices=4, folder=None, by_process=None):

@@ -1,10 +1,7 @@
 """The command `python -m agentgym_jax.serve`, as a process."""
 
-import os
 import pathlib
 import signal
-import subprocess
-import sys
 
 import httpx
 import pytest
@@ -12,6 +9,7 @@ import pytest
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from tests.builders import decoder_config
 from tests.model_files import save_random_model
+from tests.run_python import start_python
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -25,14 +23,8 @@ def model(tmp_path_factory):
 
 def start(*flags, **environ):
     """Starts the command with the environment variables `environ`."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "agentgym_jax.serve", "--context=128", "--rows=2", *flags],
-        cwd=ROOT,
-        env={**os.environ, "XLA_FLAGS": "", **environ},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command = ["-m", "agentgym_jax.serve", "--context=128", "--rows=2", *flags]
+    return start_python(*command, **{"XLA_FLAGS": ""} | environ)
 
 
 @pytest.mark.slow

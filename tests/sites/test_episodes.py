@@ -3,8 +3,6 @@ import datetime
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 
@@ -13,6 +11,7 @@ import pytest
 from agentgym_sites.chance import Dice
 from agentgym_sites.episode_database import EpisodeDatabases, add_clock, next_second
 from agentgym_sites.episode_server import EpisodeApplication, StaticFiles
+from tests.run_python import output_of
 
 
 def make(tmp_path):
@@ -147,4 +146,4 @@ assert look()[0].year >= YEAR and look()[3] != look()[3]
 def test_time_and_random_numbers_of_an_episode_are_reproducible():
     pytest.importorskip("django", reason="needs Django: pip install -e '.[web]'")
     year = datetime.datetime.now(datetime.UTC).year
-    subprocess.run([sys.executable, "-c", CLOCK.replace("YEAR", str(year))], check=True)
+    output_of("-c", CLOCK.replace("YEAR", str(year)))

@@ -1,10 +1,7 @@
 """Expansion of sweep files to runs: combinations, names, arguments, and refused sweeps."""
 
-import os
 import pathlib
 import shlex
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -12,6 +9,7 @@ import pytest
 from agentgym_jax.config.sections import ConfigError
 from agentgym_jax.sweeps.expand import expand, train_command
 from agentgym_jax.sweeps.spec import Sweep, grid, label, listed, zipped
+from tests.run_python import output_of
 
 ROOT = pathlib.Path(__file__).parents[2]
 RATE = "optimizer.learning_rate"
@@ -154,5 +152,4 @@ def test_a_sweep_file_needs_no_jax():
         "import sys; from configs.sweeps import bandit; bandit.get_config(); "
         "assert 'jax' not in sys.modules"
     )
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, check=True)
+    output_of("-c", program, PYTHONPATH=str(ROOT))

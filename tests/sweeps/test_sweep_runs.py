@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+from tests.run_python import run_python
+
 ROOT = pathlib.Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
 SWEEP = "tests/sweeps/tiny_sweep.py"
@@ -28,13 +30,7 @@ def environment():
 
 
 def call(*arguments, module="sweep"):
-    done = subprocess.run(
-        command(*arguments, module=module),
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
+    done = run_python("-m", f"agentgym_jax.{module}", *arguments, XLA_FLAGS=None)
     return done.returncode, done.stdout + done.stderr
 
 

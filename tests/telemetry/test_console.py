@@ -20,6 +20,7 @@ from agentgym_jax.telemetry.console import (
     open_console,
 )
 from agentgym_jax.telemetry.metrics import lookup
+from tests.run_python import output_of
 from tests.waiting import PATIENCE_S, until
 
 FACTS = {"model": "tiny [test]", "devices": "8 x cpu"}
@@ -101,15 +102,11 @@ with RunConsole("grpo", {"model": "tiny"}, 30) as console:
 def test_forced_colours_do_not_enable_the_live_table_in_a_pipe():
     """Checks environment variables with which notebooks and CI force colours in a pipe."""
     forced = {"FORCE_COLOR": "1", "CLICOLOR_FORCE": "1", "TTY_COMPATIBLE": "1"}
-    environment = {**os.environ, **forced, "TERM": "xterm-256color"}
-    done = subprocess.run(
-        [sys.executable, "-c", NOTEBOOK_PROGRAM], env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    output = output_of("-c", NOTEBOOK_PROGRAM, **forced, TERM="xterm-256color")
+    lines = output.splitlines()
     assert lines[:4] == ["grpo", "  model: tiny", "  parameters: 0.67 million", "  rollout"]
     assert len(lines) == 3 + 1 + 30 + 1
-    assert "\x1b" not in done.stdout
+    assert "\x1b" not in output
 
 
 def test_output_to_a_pipe_has_no_colours_even_if_forced(monkeypatch):

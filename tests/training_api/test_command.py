@@ -1,14 +1,12 @@
 """The command `python -m agentgym_jax.tinker`, as a process, and the SDK as its client."""
 
-import os
 import pathlib
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
+from tests.run_python import start_python
 from tests.training_api.client import Client, sentence
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -17,14 +15,8 @@ TOKENS = list(range(20, 44))
 
 def start(*flags, **environ):
     """Starts the command with the environment variables `environ`."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "agentgym_jax.tinker", "--context=64", "--rows=2", *flags],
-        cwd=ROOT,
-        env={**os.environ, "XLA_FLAGS": "", **environ},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command = ["-m", "agentgym_jax.tinker", "--context=64", "--rows=2", *flags]
+    return start_python(*command, **{"XLA_FLAGS": ""} | environ)
 
 
 @pytest.mark.slow

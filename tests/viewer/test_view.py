@@ -1,18 +1,12 @@
-import subprocess
-import sys
-
 import pytest
+
+from tests.run_python import run_python
 
 
 @pytest.fixture(scope="module")
 def command():
     def run(*arguments):
-        return subprocess.run(
-            [sys.executable, "-m", "agentgym_jax.view", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        return run_python("-m", "agentgym_jax.view", *arguments, timeout=120)
 
     return run
 

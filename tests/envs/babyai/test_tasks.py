@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -11,6 +9,7 @@ from agentgym_envs.babyai import levels
 from agentgym_envs.babyai.environment import BabyAIEnvironment
 from agentgym_envs.babyai.served import tasks
 from tests.envs.serving import serving
+from tests.run_python import output_of, run_python
 
 # Digest of the first observations of the 40 levels with seed 0. If it changes, the published item
 # ids name other worlds or texts, and new results cannot be compared with earlier ones.
@@ -34,8 +33,7 @@ def test_a_process_that_only_describes_the_environment_does_not_load_its_simulat
         "prepared = [name in sys.modules for name in ('numpy', 'minigrid')]\n"
         "print(json.dumps([len(served.tasks()), described, prepared]))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-    num_tasks, described, prepared = json.loads(done.stdout.splitlines()[-1])
+    num_tasks, described, prepared = json.loads(output_of("-c", code).splitlines()[-1])
     assert num_tasks == len(tasks())
     assert described == [False, False]
     assert prepared == [True, True]
@@ -74,8 +72,8 @@ def test_importing_and_rejected_worlds_print_nothing():
         "e = B()\n"
         "[e.reset(seed * 40 + level) for seed in range(8) for level in (16, 35)]"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("", "")
+    done = run_python("-c", code)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.fixture(params=[False, True], ids=["own", "compat"])

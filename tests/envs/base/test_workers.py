@@ -7,7 +7,6 @@ import concurrent.futures
 import os
 import re
 import signal
-import subprocess
 import sys
 
 import psutil
@@ -15,6 +14,7 @@ import pytest
 
 from agentgym_envs.base.protocol import STATUS, ErrorKind
 from tests.envs.serving import DOOR, serving
+from tests.run_python import run_python
 from tests.waiting import PATIENCE_S, until
 
 
@@ -157,13 +157,7 @@ def test_an_environment_that_cannot_run_gives_an_error_of_one_line():
         "sys.exit(cli.main(['textcraft', '--port', '0']))\n"
     )
     path = os.pathsep.join(sys.path)
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        env={**os.environ, "PYTHONPATH": path},
-    )
+    done = run_python("-c", program, timeout=PATIENCE_S, PYTHONPATH=path)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "agentgym_envs: the door needs hinges. Install them first.\n"
 

@@ -23,6 +23,7 @@ from agentgym_envs.sciworld.simulator import NOTHING_SAID, Simulator, shared_sim
 from agentgym_envs.sciworld.tasks import TABLE, all_tasks
 from tests.envs.recordings import Replay
 from tests.envs.sciworld.make_task_table import task_table
+from tests.run_python import output_of
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow
@@ -77,15 +78,7 @@ def play_alone(data_idx, actions):
 
 def run_python(program, **changes):
     """Runs a program in another process; returns its standard output."""
-    made = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": str(SOURCE), **changes},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert made.returncode == 0, made.stderr
-    return made.stdout
+    return output_of("-c", program, timeout=120, **{"PYTHONPATH": str(SOURCE)} | changes)
 
 
 # Tasks

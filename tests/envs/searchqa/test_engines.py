@@ -16,6 +16,7 @@ from agentgym_envs.searchqa.building import fingerprint
 from agentgym_envs.searchqa.engines.corpus_file import Corpus
 from agentgym_envs.searchqa.library import Library, index_of
 from tests.envs.searchqa import topics
+from tests.run_python import output_of
 
 for package in ("bm25s", "numba", "Stemmer", "tantivy"):
     pytest.importorskip(package, reason='engines need: pip install -e ".[search]"')
@@ -215,10 +216,7 @@ def test_a_search_loads_neither_jax_nor_bm25s(parts):
         f"assert bm25.open_index(pathlib.Path({str(parts)!r}), '').search(['w0'], 1)[0]\n"
         "assert not {'jax', 'bm25s'} & set(sys.modules)\n"
     )
-    path = os.pathsep.join(filter(None, sys.path))
-    subprocess.run(
-        [sys.executable, "-c", program], check=True, env={**os.environ, "PYTHONPATH": path}
-    )
+    output_of("-c", program, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
 
 
 @pytest.mark.parametrize(
