@@ -9,11 +9,15 @@ import numpy as np
 
 from agentgym_jax.algorithms.episode_sums import Episodes
 from agentgym_jax.algorithms.losses import PolicyTokens
+from agentgym_jax.algorithms.table import ALGORITHMS
 from agentgym_jax.episodes import batch as batching
 from agentgym_jax.episodes.trajectory import Outcome, TokenSource, Trajectory, Turn
 from agentgym_jax.evaluation.scores import EpisodeScore
+from agentgym_jax.learner.experience import make_experience
 from agentgym_jax.models.config import DecoderConfig, RopeScaling
 from agentgym_jax.models.policy import Policy
+from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
+from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
 
 _DECODER = dict(
@@ -336,3 +340,26 @@ def pack_sequences(
     packed = batching.pack(sequences, row_length=row_length, rows_multiple=8)
     assert packed.tokens.shape[0] == 8, "more sequences than fit into 8 rows"
     return batching.micro_batches(packed, micro_rows)
+
+
+def episode_request(
+    task, *, max_turns=2, max_tokens=100, max_parse_errors=0, max_turn_tokens=8, **fields
+):
+    """Returns the request of an episode, sample 0 of step 0 unless `fields` say otherwise."""
+    return EpisodeRequest(
+        task,
+        **dict(sample=0, seed=0, step=0) | fields,
+        limits=EpisodeLimits(max_turns, max_tokens, max_parse_errors),
+        sampling=SamplingOptions(1.0, max_turn_tokens, max_tokens),
+    )
+
+
+def experience_of(trajectories, name="grpo", **options):
+    """Returns the experience of episodes under an algorithm, with plain rewards by default."""
+    defaults = dict(
+        advantage_options=dict(std_normalize=False),
+        failed_turn_penalty=0.0,
+        reward="success",
+        truncation="fail",
+    )
+    return make_experience(trajectories, algorithm=ALGORITHMS[name], **defaults | options)

@@ -14,9 +14,9 @@ from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.answers import Observation
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.episodes import batch as batching
-from agentgym_jax.rollout.episode import AgentTurn, Episode, EpisodeLimits, EpisodeRequest
-from agentgym_jax.sampling.options import SamplingOptions
+from agentgym_jax.rollout.episode import AgentTurn, Episode
 from agentgym_jax.text.tokenizer import byte_tokenizer
+from tests.builders import episode_request
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 
@@ -129,14 +129,8 @@ def test_ids_that_do_not_survive_decoding_are_trained_on_as_sampled():
     sampled = [*tokenizer.encode("go ")[:3], tokenizer.encode("é")[0]]
     text = tokenizer.decode(sampled)
     assert tokenizer.encode(text) != sampled
-    request = EpisodeRequest(
-        Task("textcraft", 7, "depth 1"),
-        sample=0,
-        seed=0,
-        step=0,
-        limits=EpisodeLimits(1, 100, 1),
-        sampling=SamplingOptions(1.0, 9, 100),
-    )
+    task = Task("textcraft", 7, "depth 1")
+    request = episode_request(task, max_turns=1, max_parse_errors=1, max_turn_tokens=9)
     preamble = ({"role": "system", "content": "rules"},)
     episode = Episode(request, renderer=Nothing(), preamble=preamble)
     episode.begin("start")

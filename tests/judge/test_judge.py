@@ -6,15 +6,14 @@ import time
 
 import pytest
 
-from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.client.errors import EnvCause, ServerUnavailable
 from agentgym_jax.episodes.trajectory import Outcome, to_record
-from agentgym_jax.learner.experience import make_experience, token_rewards
+from agentgym_jax.learner.experience import token_rewards
 from agentgym_jax.rl.rl_metrics import judge_metrics
 from agentgym_jax.rollout.shared import gather_episodes
 from agentgym_jax.runs.atomic_files import RunFolderError
 from agentgym_jax.telemetry.metrics import lookup
-from tests.builders import trajectory
+from tests.builders import experience_of, trajectory
 from tests.fake_server import DROP
 from tests.judge.judge_parts import KEY, collect, episode, make_judge, never, verdict
 
@@ -79,16 +78,7 @@ def test_an_episode_without_a_verdict_is_invalid_and_not_trained_on(fake, tmp_pa
     assert found[0].outcome is Outcome.JUDGE_ERROR and found[0].judge_score is None
     assert "8 of" in found[0].error and "\n" not in found[0].error
     assert statistics.judge["failed"] == 1
-    experience = make_experience(
-        found,
-        algorithm=ALGORITHMS["dr_grpo"],
-        group_size=3,
-        max_tokens=4,
-        truncation="fail",
-        advantage_options={"std_normalize": False},
-        reward="judge",
-        failed_turn_penalty=0.0,
-    )
+    experience = experience_of(found, "dr_grpo", group_size=3, max_tokens=4, reward="judge")
     assert experience.episodes.valid_B.tolist() == [False, True, True]
     # the mean of the group is that of the two scored episodes
     assert experience.advantage_BT[:, 1].tolist() == pytest.approx([0.0, 0.4, -0.4])

@@ -3,17 +3,17 @@ import collections
 import numpy as np
 import pytest
 
-from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.algorithms.mixture_horizon import Place, TurnLimit
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.episodes.trajectory import Outcome
-from agentgym_jax.learner.experience import make_experience
 from agentgym_jax.rl import rl_metrics
 from agentgym_jax.rollout.interface import CollectStatistics
 from agentgym_jax.sampling.sampler_statistics import SamplerStatistics
 from agentgym_jax.telemetry import guards
 from agentgym_jax.telemetry.metrics import lookup
-from tests.builders import trajectory, turn
+from tests.builders import experience_of, trajectory, turn
+
+NORMALIZED = dict(std_normalize=True, eps=1e-6)
 
 BOTH = ("babyai", "textcraft")
 TASKS = [Task("babyai", 3, "depth 1"), Task("textcraft", 8, "depth 1"), Task("babyai", 5, "GoTo")]
@@ -131,15 +131,8 @@ def test_limits_of_environments_and_groups_have_separate_names():
 
 
 def test_informative_groups_are_counted_per_environment():
-    experience = make_experience(
-        trajectories(),
-        algorithm=ALGORITHMS["grpo"],
-        group_size=2,
-        max_tokens=8,
-        reward="success",
-        failed_turn_penalty=0.0,
-        truncation="fail",
-        advantage_options=dict(std_normalize=True, eps=1e-6),
+    experience = experience_of(
+        trajectories(), group_size=2, max_tokens=8, advantage_options=NORMALIZED
     )
     m = rl_metrics.group_metrics(experience, TASKS, BOTH)
     assert (m["rollout/groups"], m["rollout/informative_groups"]) == (3, 1)
@@ -172,13 +165,8 @@ def test_the_trained_reward_has_the_penalties_and_is_that_of_the_guards():
         for turns in (failed, [turn(1, 2), turn(2, 3)])
         for outcome in (Outcome.SUCCESS, Outcome.FAILURE)
     ]
-    experience = make_experience(
-        episodes,
-        algorithm=ALGORITHMS["grpo"],
-        group_size=2,
-        max_tokens=4,
-        advantage_options=dict(std_normalize=True, eps=1e-6),
-        **options,
+    experience = experience_of(
+        episodes, group_size=2, max_tokens=4, advantage_options=NORMALIZED, **options
     )
     tasks = [Task("babyai", 3, "GoTo")] * 2
     found = rl_metrics.group_metrics(experience, tasks, ("babyai",))

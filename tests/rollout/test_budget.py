@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.answers import Observation
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.episodes.trajectory import TokenSource, from_record, to_record
-from agentgym_jax.learner.experience import make_experience, turn_anchors
+from agentgym_jax.learner.experience import turn_anchors
 from agentgym_jax.rollout.episode import (
     TURN_BUDGETS,
     AgentTurn,
@@ -20,6 +19,7 @@ from agentgym_jax.rollout.episode import (
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.text.chat import ChatRenderer, Message
 from agentgym_jax.text.tokenizer import byte_tokenizer
+from tests.builders import experience_of
 
 # Outputs of the agent and answers of the environment in each episode; the answer None marks a parse
 # error.
@@ -100,14 +100,12 @@ def test_the_tokens_equal_those_of_the_whole_rendered_conversation(renderer, sho
 
 
 def experience(trajectories, name, options):
-    return make_experience(
+    return experience_of(
         trajectories,
-        algorithm=ALGORITHMS[name],
+        name,
         group_size=len(trajectories),
         max_tokens=512,
-        reward="success",
         failed_turn_penalty=0.1,
-        truncation="fail",
         advantage_options=options,
     )
 

@@ -13,12 +13,10 @@ from agentgym_jax.rollout.episode import (
     AgentTurn,
     Append,
     Episode,
-    EpisodeLimits,
-    EpisodeRequest,
     Finish,
     Send,
 )
-from agentgym_jax.sampling.options import SamplingOptions
+from tests.builders import episode_request
 
 STOP = 99
 
@@ -41,13 +39,14 @@ class Letters:
 
 
 def make(max_turns=3, max_tokens=100, max_parse_errors=1):
-    request = EpisodeRequest(
+    request = episode_request(
         Task("textcraft", 7, "depth 1"),
         sample=2,
-        seed=0,
         step=5,
-        limits=EpisodeLimits(max_turns, max_tokens, max_parse_errors),
-        sampling=SamplingOptions(1.0, 9, max_tokens),
+        max_turns=max_turns,
+        max_tokens=max_tokens,
+        max_parse_errors=max_parse_errors,
+        max_turn_tokens=9,
     )
     preamble = ({"role": "system", "content": "rules"},)
     return Episode(request, renderer=Letters(), preamble=preamble)

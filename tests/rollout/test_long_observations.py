@@ -6,10 +6,10 @@ from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.answers import Observation
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.episodes.trajectory import Outcome
-from agentgym_jax.rollout.episode import AgentTurn, Episode, EpisodeLimits, EpisodeRequest, Finish
-from agentgym_jax.sampling.options import SamplingOptions
+from agentgym_jax.rollout.episode import AgentTurn, Episode, Finish
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import byte_tokenizer
+from tests.builders import episode_request
 
 LIMIT = 64
 
@@ -38,14 +38,7 @@ def counted():
 
 
 def episode(tokenizer):
-    request = EpisodeRequest(
-        task=Task("maze", 0, "maze"),
-        sample=0,
-        seed=0,
-        step=0,
-        limits=EpisodeLimits(max_turns=3, max_tokens=LIMIT, max_parse_errors=0),
-        sampling=SamplingOptions(temperature=1.0, max_turn_tokens=8, max_tokens=LIMIT),
-    )
+    request = episode_request(Task("maze", 0, "maze"), max_turns=3, max_tokens=LIMIT)
     return Episode(request, renderer=ChatRenderer(tokenizer), preamble=())
 
 

@@ -9,12 +9,10 @@ import subprocess
 import numpy as np
 import pytest
 
-from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.config.sections import ConfigError, plain
 from agentgym_jax.data.conversations import read_conversations
 from agentgym_jax.data.encoding import encode
 from agentgym_jax.episodes.trajectory import Outcome, to_record
-from agentgym_jax.learner.experience import make_experience
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.traces.atif import to_atif
@@ -22,7 +20,7 @@ from agentgym_jax.traces.files import export_traces, read_traces
 from agentgym_jax.traces.training_trace import from_training_trace, to_training_trace
 from agentgym_jax.training.job_kinds import run_job
 from configs.sft import trajectories
-from tests.builders import trajectory, turn
+from tests.builders import experience_of, trajectory, turn
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "traces"
 MESSAGES = (
@@ -165,17 +163,7 @@ def test_exported_training_traces_are_read_by_the_learner_and_by_sft(tmp_path):
     read = read_traces(target)
     for old, new in zip(group, read, strict=True):
         same(new, old)
-    experience = make_experience(
-        read,
-        algorithm=ALGORITHMS["grpo"],
-        group_size=2,
-        max_tokens=12,
-        truncation="fail",
-        advantage_options={"std_normalize": False},
-        reward="success",
-        failed_turn_penalty=0.0,
-    )
-    assert experience.counted_B.all()
+    assert experience_of(read, group_size=2, max_tokens=12).counted_B.all()
     conversations = read_conversations(target, bad="fatal")
     (encoded,) = conversations[0].encoded
     np.testing.assert_array_equal(encoded.tokens, group[0].tokens)
