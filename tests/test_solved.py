@@ -8,11 +8,10 @@ from agentgym_envs.base.environment import Environment, StepResult
 from agentgym_envs.base.host import UNIFORM_STEP, SessionHost
 from agentgym_envs.base.served import standard_environment
 from agentgym_envs.demonstrations import plain_text, record
-from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.server_facts import Success
 from agentgym_jax.programs.task import parse_result
 from agentgym_jax.traces.training_trace import from_training_trace
-from tests.waiting import PATIENCE_S
+from tests.env_clients import connect
 
 
 def served(score):
@@ -87,13 +86,7 @@ def test_a_key_sets_the_score_of_a_server_that_says_otherwise(least, is_solved):
             body = dict(observation="end", reward=0.5, score=0.5, done=True)
             return 200, json.dumps(body).encode()
 
-    facts = EnvClient("http://127.0.0.1:1", "textcraft", step_timeout_s=PATIENCE_S).facts
-    client = EnvClient(
-        "none://textcraft",
-        "textcraft",
-        step_timeout_s=PATIENCE_S,
-        facts=facts,
-        success_score=least,
-        transport=Fixed(),
-    )
+    facts = connect("http://127.0.0.1:1").facts
+    own = dict(facts=facts, success_score=least, transport=Fixed())
+    client = connect("none://textcraft", **own)
     assert client.step(0, "go").success is is_solved

@@ -12,23 +12,10 @@ import time
 import pytest
 
 from agentgym_envs.base.protocol import ErrorKind
-from agentgym_jax.client.client import EnvClient, Observation
-from agentgym_jax.client.errors import EnvCause, EnvError
+from agentgym_jax.client.client import Observation
+from agentgym_jax.client.errors import EnvCause
+from tests.env_clients import connect, failure
 from tests.waiting import PATIENCE_S
-
-
-def connect(url, environment="textcraft", **options):
-    return EnvClient(
-        url,
-        environment,
-        **{"connect_timeout_s": PATIENCE_S, "step_timeout_s": PATIENCE_S} | options,
-    )
-
-
-def failure(call, *arguments):
-    with pytest.raises(EnvError) as caught:
-        call(*arguments)
-    return caught.value
 
 
 def test_a_whole_episode_is_played(server, world):

@@ -12,19 +12,13 @@ import pytest
 
 from agentgym_jax.client import embedded
 from agentgym_jax.client.agentgym_originals.servers import ORIGINALS
-from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.embedded import EmbeddedServers
 from agentgym_jax.client.errors import EnvCause
 from agentgym_jax.client.pool import EnvPool
+from tests.env_clients import connect
 from tests.waiting import PATIENCE_S, until
 
 NAMES = ["textcraft", "babyai"]
-
-
-def connect(servers, name):
-    return EnvClient(
-        servers.urls[name], name, connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S
-    )
 
 
 def gone(pid):
@@ -47,15 +41,15 @@ def servers():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_table_agrees_with_the_spec_of_our_server(servers, name):
-    spec = connect(servers, name).spec()
+    spec = connect(servers.urls[name], name).spec()
     row = ORIGINALS[name]
     assert (spec.name, spec.max_turns) == (name, row.max_turns)
     assert spec.action_format == str(row.actions.format)
-    assert len(connect(servers, name).tasks()) == row.num_tasks <= spec.num_tasks
+    assert len(connect(servers.urls[name], name).tasks()) == row.num_tasks <= spec.num_tasks
 
 
 def test_a_pool_plays_both_environments_and_leaves_no_session(servers):
-    clients = {name: connect(servers, name) for name in NAMES}
+    clients = {name: connect(servers.urls[name], name) for name in NAMES}
     with EnvPool(clients, workers=8, max_idle_sessions=4) as pool:
         tickets = {(name, i) for name in NAMES for i in range(20)}
         for name, i in sorted(tickets):
@@ -88,7 +82,7 @@ def test_a_dead_server_restarts_at_its_address_while_the_others_keep_running(tmp
     made = EmbeddedServers(NAMES, log_folder=tmp_path)
     with pytest.raises(ZeroDivisionError), made as running:
         urls, pids = dict(running.urls), dict(running.pids)
-        clients = {name: connect(running, name) for name in NAMES}
+        clients = {name: connect(running.urls[name], name) for name in NAMES}
         with EnvPool(clients, workers=2, max_idle_sessions=2) as pool:
             pool.start("t", "textcraft", 0)
             (reply,) = pool.poll(PATIENCE_S)

@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import EnvCause, EnvError, ServerUnavailable
 from agentgym_jax.client.failures import Breaker, spec_when_ready
 from agentgym_jax.config.agent import parse_agent
@@ -14,6 +13,7 @@ from agentgym_jax.config.sections import plain
 from agentgym_jax.jobs.environments import open_environments
 from agentgym_jax.runs.run_folder import RunFolder
 from configs import common
+from tests.env_clients import connect
 from tests.waiting import PATIENCE_S
 
 
@@ -51,14 +51,6 @@ def test_a_full_server_does_not_open_the_breaker():
     guard = Breaker(0.0, failures=1)
     guard.fail(EnvError(EnvCause.CAPACITY, "full"))
     assert guard.error("the maze failed") is None
-
-
-def connect(url, **options):
-    return EnvClient(
-        url,
-        "textcraft",
-        **{"connect_timeout_s": PATIENCE_S, "step_timeout_s": PATIENCE_S} | options,
-    )
 
 
 @contextlib.contextmanager

@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.embedded import EmbeddedServers
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.client.transport import HttpTransport
+from tests.env_clients import connect
 from tests.waiting import PATIENCE_S
 
 
@@ -41,14 +41,8 @@ class LosesAnswers:
         self._http.disconnect()
 
 
-def connect(url, lost, cause=EnvCause.CONNECTION):
-    return EnvClient(
-        url,
-        "maze",
-        connect_timeout_s=PATIENCE_S,
-        step_timeout_s=PATIENCE_S,
-        transport=LosesAnswers(url, lost, cause),
-    )
+def connect_losing(url, lost, cause=EnvCause.CONNECTION):
+    return connect(url, "maze", transport=LosesAnswers(url, lost, cause))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +51,7 @@ def connect(url, lost, cause=EnvCause.CONNECTION):
     ids=["resent by the client", "tried again by the pool", "started again by the caller"],
 )
 def test_a_lost_answer_to_create_leaves_no_extra_session(url, lost, cause):
-    client = connect(url, lost, cause)
+    client = connect_losing(url, lost, cause)
     before = client.health()["sessions"]
     with EnvPool({"maze": client}, workers=4, max_idle_sessions=8, backoff_s=0.02) as pool:
         for ticket in range(4):
@@ -76,9 +70,7 @@ def test_a_lost_answer_to_create_leaves_no_extra_session(url, lost, cause):
 
 def test_a_create_after_an_announced_restart_has_a_new_request_id(serve, world, free_port):
     with serve(world, free_port) as server:
-        client = EnvClient(
-            server.url, "textcraft", connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S
-        )
+        client = connect(server.url)
         with EnvPool({"textcraft": client}, workers=1, max_idle_sessions=1) as pool:
             world.faults["/create"] = [(500, b"lost")]
             for _ in range(2):

@@ -2,13 +2,13 @@
 
 import pytest
 
-from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import EnvCause
 from agentgym_jax.client.no_server import NoServerTransport
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.config.sections import ConfigError, plain
 from agentgym_jax.rl.rl_config import parse
 from configs import common
+from tests.env_clients import connect
 from tests.integration import tiny
 from tests.waiting import PATIENCE_S
 
@@ -17,8 +17,7 @@ HELD = dict(kind="residues", start=4, stop=5, modulus=1, groups=dict(own=0))
 
 
 def client():
-    transport = NoServerTransport("own")
-    return EnvClient("none://own", "own", step_timeout_s=PATIENCE_S, transport=transport)
+    return connect("none://own", "own", transport=NoServerTransport("own"))
 
 
 def test_an_environment_without_a_server_has_no_instructions():

@@ -2,9 +2,8 @@
 
 import pytest
 
-from agentgym_jax.client.client import EnvClient
-from agentgym_jax.client.errors import EnvCause, EnvError
-from tests.waiting import PATIENCE_S
+from agentgym_jax.client.errors import EnvCause
+from tests.env_clients import connect, failure
 
 
 class Scripted:
@@ -40,18 +39,11 @@ def play(serve):
         server = serve(world)
         running.append(server)
         url = server.__enter__().url
-        options = {"connect_timeout_s": PATIENCE_S, "step_timeout_s": PATIENCE_S} | options
-        return EnvClient(url, environment, **options), world
+        return connect(url, environment, **options), world
 
     yield start
     for server in running:
         server.__exit__(None, None, None)
-
-
-def failure(call, *arguments):
-    with pytest.raises(EnvError) as caught:
-        call(*arguments)
-    return caught.value
 
 
 INTERNAL = (500, b"Internal Server Error")
@@ -303,13 +295,7 @@ def test_the_prefix_may_be_part_of_the_address_as_in_agentgym(serve, environment
     prefix = f"/{environment}"
     world = Scripted({f"{prefix}/create": {"id": 5}, f"{prefix}/filtered_vocab?id=5": ["panic"]})
     with serve(world) as server:
-        client = EnvClient(
-            server.url + address,
-            environment,
-            connect_timeout_s=PATIENCE_S,
-            step_timeout_s=PATIENCE_S,
-        )
-        assert client.create() == 5
+        assert connect(server.url + address, environment).create() == 5
 
 
 def test_the_vocabulary_of_wordle_is_requested_once_and_shown_in_every_game(play):

@@ -6,21 +6,17 @@ import time
 
 import pytest
 
-from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import EnvCause, ServerUnavailable
 from agentgym_jax.client.pool import EnvPool, ReplyKind
+from tests.env_clients import connect
 from tests.waiting import PATIENCE_S, until
 
 CAPACITY = (503, {"error": "full", "type": "capacity"})
 BUSY = (503, {"error": "in use", "type": "busy"})
 
 
-def make_client(url, name="textcraft", step_timeout_s=PATIENCE_S):
-    return EnvClient(url, name, connect_timeout_s=PATIENCE_S, step_timeout_s=step_timeout_s)
-
-
 def make_pool(url, *, step_timeout_s=PATIENCE_S, **options):
-    client = make_client(url, step_timeout_s=step_timeout_s)
+    client = connect(url, step_timeout_s=step_timeout_s)
     defaults = {"workers": 4, "max_idle_sessions": 8, "backoff_s": 0.01, "backoff_max_s": 0.05}
     defaults |= {"close_timeout_s": PATIENCE_S}
     return EnvPool({"textcraft": client}, **defaults | options)
@@ -397,7 +393,7 @@ def test_poll_raises_an_unexpected_error_of_a_worker(server):
 
 
 def test_two_environments_share_the_workers(server, world):
-    clients = {name: make_client(server.url, name) for name in ("babyai", "textcraft")}
+    clients = {name: connect(server.url, name) for name in ("babyai", "textcraft")}
     with EnvPool(clients, workers=2, max_idle_sessions=1) as pool:
         pool.start(("t", 0), "textcraft", 1)
         pool.start(("b", 0), "babyai", 2)

@@ -15,6 +15,7 @@ from agentgym_jax.client.agentgym_originals.servers import ORIGINALS
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.server_facts import ServerFacts, from_spec
+from tests.env_clients import connect
 from tests.waiting import PATIENCE_S
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "agentgym_environments.md"
@@ -180,16 +181,10 @@ class Chess:
         return 200, True
 
 
-def chess_client(url, **options):
-    return EnvClient(
-        url, "chess", **{"connect_timeout_s": PATIENCE_S, "step_timeout_s": PATIENCE_S} | options
-    )
-
-
 def test_a_server_with_a_spec_needs_no_table_entry(serve):
     world = Chess(SPEC)
     with serve(world) as server:
-        client = chess_client(server.url)
+        client = connect(server.url, "chess")
         assert world.calls == []
         session = client.create()
         assert client.reset(session, 5).text == "e2 is yours"
@@ -219,7 +214,7 @@ def test_a_server_with_a_spec_needs_no_table_entry(serve):
 def test_the_error_for_an_unusable_spec_gives_the_reason(serve, change, named):
     with serve(Chess(dataclasses.replace(SPEC, **change))) as server:
         with pytest.raises(EnvError) as caught:
-            chess_client(server.url).create()
+            connect(server.url, "chess").create()
     assert caught.value.cause is EnvCause.BAD_BODY
     assert not caught.value.retryable_from_reset
     assert named in caught.value.message
@@ -229,7 +224,7 @@ def test_the_error_for_an_unusable_spec_gives_the_reason(serve, change, named):
 def test_a_success_score_that_is_not_a_number_is_a_bad_body(serve, value):
     with serve(Chess(dataclasses.replace(SPEC, success_score=value))) as server:
         with pytest.raises(EnvError) as caught:
-            chess_client(server.url).spec()
+            connect(server.url, "chess").spec()
     assert caught.value.cause is EnvCause.BAD_BODY
 
 
@@ -243,7 +238,7 @@ def test_explicit_facts_replace_those_of_the_table(serve):
     assert isinstance(row, ServerFacts)
     world = Chess(SPEC)
     with serve(world) as server:
-        chess_client(server.url, facts=row).reset(3, 5)
+        connect(server.url, "chess", facts=row).reset(3, 5)
     assert world.calls == [("/reset", {"id": 3, "opening": 5})]
 
 
@@ -256,9 +251,7 @@ def test_a_spec_replaces_rejections_and_instructions_of_the_table(serve):
             return super().answer(path.removeprefix("/maze"), body)
 
     with serve(Prefixed(MAZE)) as server:
-        client = EnvClient(
-            server.url, "maze", connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S
-        )
+        client = connect(server.url, "maze")
         assert client.spec().instructions == "Walk."
         assert client.facts.is_rejection("You cannot go there")
         assert client.facts.reset_key == "game"
@@ -267,9 +260,7 @@ def test_a_spec_replaces_rejections_and_instructions_of_the_table(serve):
 def test_the_action_format_of_a_spec_replaces_that_of_the_table(serve):
     wants_raw = dataclasses.replace(SPEC, name="alfworld", action_format="raw")
     with serve(Chess(wants_raw)) as server:
-        client = EnvClient(
-            server.url, "alfworld", connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S
-        )
+        client = connect(server.url, "alfworld")
         assert client.parse("look").action is None
         client.spec()
         assert client.parse("look").action == "look"
@@ -278,13 +269,7 @@ def test_the_action_format_of_a_spec_replaces_that_of_the_table(serve):
 def test_a_chosen_format_changes_the_instructions_and_the_parser_of_a_server_with_a_spec(serve):
     own = dataclasses.replace(SPEC, name="alfworld")
     with serve(Chess(own)) as server:
-        client = EnvClient(
-            server.url,
-            "alfworld",
-            connect_timeout_s=PATIENCE_S,
-            step_timeout_s=PATIENCE_S,
-            action_format="code_as_action",
-        )
+        client = connect(server.url, "alfworld", action_format="code_as_action")
         spec = client.spec()
         assert spec.action_format == "code_as_action"
         assert "take(obj, recep)" in spec.instructions

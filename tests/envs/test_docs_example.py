@@ -4,13 +4,10 @@ import contextlib
 import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
 from agentgym_jax.client.agentgym_originals.servers import ORIGINALS
-from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.embedded import EmbeddedServers
 from agentgym_jax.client.in_process import in_process_servers
 from agentgym_jax.config.agent import parse_agent
@@ -20,10 +17,10 @@ from agentgym_jax.config.settings import RolloutSettings
 from agentgym_jax.jobs.environments import open_environments
 from agentgym_jax.runs.run_folder import RunFolder
 from configs import common
-from tests.waiting import PATIENCE_S
+from tests.env_clients import connect
+from tests.run_python import run_python
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "environments.md"
-LIMITS = dict(connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S)
 
 
 def blocks():
@@ -69,13 +66,8 @@ def test_the_example_is_short_and_complete():
 
 
 def test_the_example_passes_every_check(folder):
-    done = subprocess.run(
-        [sys.executable, "-m", "agentgym_envs", "check", "guess", "--tasks", "3"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=folder,
-    )
+    check = ["-m", "agentgym_envs", "check", "guess", "--tasks", "3"]
+    done = run_python(*check, timeout=120, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     # every line has an `ok`, and no line has a dash
@@ -86,19 +78,19 @@ def test_the_example_passes_every_check(folder):
 def test_the_example_is_playable_through_the_client(folder):
     assert "guess" not in ORIGINALS
     with EmbeddedServers(["guess"], modules={"guess": "guess"}) as servers:
-        client = EnvClient(servers.urls["guess"], "guess", **LIMITS)
+        client = connect(servers.urls["guess"], "guess")
         seen, turns = play(client)
         assert (seen.text, seen.reward, seen.success) == ("Right.", 1.0, True) and turns <= 7
         assert client.spec().max_turns == 10 and len(client.tasks()) == 100
         client.disconnect()
     with in_process_servers(["guess"], {"guess": "guess"}) as here:
-        client = EnvClient("inprocess://guess", "guess", transport=here["guess"], **LIMITS)
+        client = connect("inprocess://guess", "guess", transport=here["guess"])
         assert play(client) == (seen, turns)
 
 
 def test_a_name_that_differs_from_the_modules_spec_is_refused(folder):
     with EmbeddedServers(["riddle"], modules={"riddle": "guess"}) as servers:
-        client = EnvClient(servers.urls["riddle"], "riddle", **LIMITS)
+        client = connect(servers.urls["riddle"], "riddle")
         with pytest.raises(Exception, match="serves 'guess', expected 'riddle'"):
             client.spec()
         client.disconnect()

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from agentgym_jax.client.agentgym_originals.servers import ORIGINALS
-from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import ServerUnavailable
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.client.transport import HttpTransport
@@ -22,14 +21,15 @@ from agentgym_jax.rollout.retries import ContextTooSmallError
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import byte_tokenizer
+from tests import env_clients
 from tests.builders import make_sampler, tiny_policy
+from tests.env_clients import connect
 from tests.fake_server import DROP
 from tests.rollout.world import TEXT, World, make_requests
 from tests.waiting import PATIENCE_S
 
 LIMITS = EpisodeLimits(max_turns=3, max_tokens=200, max_parse_errors=0)
 SAMPLING = SamplingOptions(temperature=1.0, max_turn_tokens=6, max_tokens=200)
-PATIENT = dict(connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def collect(
     renderer = make_renderer(tokenizer)
     params = policy.init(jax.random.key(0))
     sampler = make_sampler(policy, params, renderer.stop_ids, rows=rows)
-    client = EnvClient(world.url, "textcraft", facts=facts, transport=transport, **PATIENT)
+    client = connect(world.url, facts=facts, transport=transport)
     options = dict(max_idle_sessions=16, close_timeout_s=PATIENCE_S) | options
     with EnvPool({"textcraft": client}, workers=8, **options) as pool:
         collector = Collector(
@@ -332,7 +332,7 @@ def test_a_hanging_answer_ends_at_the_timeout(policy, calm):
                 timeout_s = 0.2  # reached
             return super().exchange(method, target, request, timeout_s, request_id)
 
-    transport = Impatient(hanging.url, token=None, connections=8, **PATIENT)
+    transport = Impatient(hanging.url, token=None, connections=8, **env_clients.LIMITS)
     again, statistics = collect(policy, hanging, [0, 1], max_attempts=1, transport=transport)
     assert {t.outcome for t in again if t.item_id == "textcraft_1"} == {Outcome.ENV_ERROR}
     assert statistics.env_errors == {"timeout": 2}

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from agentgym_envs.base.protocol import write_call
-from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.in_process import in_process_servers
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.config.sections import ConfigError
@@ -24,7 +23,7 @@ from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.template import CHATML, COMPACT
 from agentgym_jax.text.tokenizer import byte_tokenizer
-from tests.waiting import PATIENCE_S
+from tests.env_clients import connect
 
 FOLDER = pathlib.Path(__file__).parents[1] / "text" / "templates"
 ODD = FOLDER.parents[1] / "envs" / "mcp" / "odd_server.py"
@@ -80,8 +79,7 @@ class Reciter:
 
 
 def client_of(transports):
-    transport = transports["mcp"]
-    return EnvClient("inprocess://mcp", "mcp", step_timeout_s=PATIENCE_S, transport=transport)
+    return connect("inprocess://mcp", "mcp", transport=transports["mcp"])
 
 
 @pytest.fixture(scope="module")

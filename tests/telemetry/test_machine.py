@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.in_process import in_process_servers
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.telemetry import machine
 from agentgym_jax.telemetry.metrics import lookup
+from tests.env_clients import connect
 from tests.waiting import PATIENCE_S
 
 MIB = 1.0 / 1024
@@ -75,13 +75,7 @@ def test_open_files_and_threads_are_counted(tmp_path):
 
 def test_playing_and_idle_sessions_count_as_open():
     with in_process_servers(["textcraft"], {}) as transports:
-        client = EnvClient(
-            "inprocess://textcraft",
-            "textcraft",
-            connect_timeout_s=PATIENCE_S,
-            step_timeout_s=PATIENCE_S,
-            transport=transports["textcraft"],
-        )
+        client = connect("inprocess://textcraft", transport=transports["textcraft"])
         with EnvPool({"textcraft": client}, workers=2, max_idle_sessions=1) as pool:
 
             def count():

@@ -23,13 +23,12 @@ from agentgym_jax.rollout.episode import (
     AgentTurn,
     Append,
     Episode,
-    EpisodeLimits,
-    EpisodeRequest,
     Finish,
 )
-from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import byte_tokenizer
+from tests.builders import episode_request
+from tests.env_clients import connect
 from tests.examples import fixed
 from tests.waiting import PATIENCE_S
 
@@ -68,14 +67,7 @@ def fields():
 
 
 def request():
-    return EpisodeRequest(
-        task=Task("wild", 0, "wild"),
-        sample=0,
-        seed=0,
-        step=0,
-        limits=EpisodeLimits(max_turns=2, max_tokens=LIMIT, max_parse_errors=0),
-        sampling=SamplingOptions(temperature=1.0, max_turn_tokens=8, max_tokens=LIMIT),
-    )
+    return episode_request(Task("wild", 0, "wild"), max_tokens=LIMIT)
 
 
 def check_observation(seen):
@@ -136,12 +128,8 @@ class Quiet(Environment):
 
 
 SCALES = (1.0, 0.01, 1e-30, 1e30)  # best scores of an environment
-FACTS = EnvClient(
-    "inprocess://wild",
-    "wild",
-    step_timeout_s=PATIENCE_S,
-    transport=InProcessTransport(InProcessServer(served(Quiet))),
-).facts
+QUIET = InProcessTransport(InProcessServer(served(Quiet)))
+FACTS = connect("inprocess://wild", "wild", transport=QUIET).facts
 
 
 @pytest.mark.parametrize("examples", SEARCHES)
@@ -154,13 +142,8 @@ def test_an_answer_of_a_server_is_an_observation_or_a_failed_attempt(examples):
     )
     def search(body, is_escaped, best):
         data = json.dumps(body, ensure_ascii=is_escaped).encode("utf-8", "surrogatepass")
-        client = EnvClient(
-            "none://wild",
-            "wild",
-            step_timeout_s=PATIENCE_S,
-            facts=dataclasses.replace(FACTS, reward_scale=1 / best),
-            transport=Fixed(data),
-        )
+        facts = dataclasses.replace(FACTS, reward_scale=1 / best)
+        client = connect("none://wild", "wild", facts=facts, transport=Fixed(data))
         for call in (lambda: client.reset(0, 0), lambda: client.step(0, "go")):
             try:
                 seen = call()
@@ -199,9 +182,7 @@ def test_a_result_of_an_environment_is_an_observation_or_names_its_line(examples
             return type(self).found
 
     server = InProcessServer(served(Wild))
-    client = EnvClient(
-        "inprocess://wild", "wild", step_timeout_s=PATIENCE_S, transport=InProcessTransport(server)
-    )
+    client = connect("inprocess://wild", "wild", transport=InProcessTransport(server))
     odd = {name: st.one_of(good, good, good, values, arrays) for name, good in likely.items()}
 
     @fixed(examples, checks=False)
