@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -28,12 +27,6 @@ ALL = LogitOptions(
 @pytest.fixture(scope="module")
 def policy():
     return Policy(builders.decoder_config(vocab_size=VOCAB, num_layers=1, rope_theta=10000.0))
-
-
-@pytest.fixture(scope="module")
-def params(policy):
-    # Larger weights, so that the context changes the sampled tokens.
-    return jax.tree.map(lambda x: 3.0 * x, policy.init(jax.random.key(0)))
 
 
 def make_sampler(policy, params, rows=4):

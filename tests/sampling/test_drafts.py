@@ -13,8 +13,8 @@ from agentgym_jax.sampling import decode, drafts
 from agentgym_jax.sampling.adjusting import LogitOptions
 from agentgym_jax.sampling.options import SamplingOptions
 from tests.builders import decoder_config, hybrid_config, make_sampler
+from tests.sampling import played_rows as plain
 from tests.sampling import test_adjusting as adjusting
-from tests.sampling import test_sampler as plain
 
 EPISODES = plain.EPISODES[:8]
 LONG_TURNS = SamplingOptions(temperature=0.5, max_turn_tokens=50, max_tokens=250)

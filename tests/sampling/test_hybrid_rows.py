@@ -9,7 +9,7 @@ import pytest
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling.prefill import PrefillSlice, separate_rows
 from tests.builders import hybrid_config
-from tests.sampling import test_sampler as plain
+from tests.sampling import played_rows as plain
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 
