@@ -3,7 +3,6 @@
 import collections
 import importlib.util
 import json
-import os
 import re
 import sqlite3
 import urllib.error
@@ -20,6 +19,7 @@ from agentgym_sites.forum.words import AGENT
 from agentgym_sites.tasks import forum
 from agentgym_sites.tasks.forum_plays import said_by
 from agentgym_sites.tasks.script import ScriptError, nodes
+from tests.sites.visiting import Visitor, build, serving
 
 pytestmark = pytest.mark.slow
 
@@ -128,21 +128,8 @@ def test_the_nodes_of_a_comment_end_at_the_next_comment():
         said_by(page, "river_maple", "pears")
 
 
-class Visitor:
-    """A visitor that reads pages of the forum like the agent, in one episode."""
-
-    def __init__(self, url: str, cookie: dict[str, str]):
-        self.url = url
-        self.cookies = {cookie["name"]: cookie["value"]}
-
-    def get(self, path: str, episode: str | None = "first", form: dict | None = None) -> str:
-        headers = {"Cookie": "; ".join(f"{key}={value}" for key, value in self.cookies.items())}
-        if episode is not None:
-            headers["X-Episode"] = episode
-        body = urllib.parse.urlencode(form).encode() if form else None
-        request = urllib.request.Request(self.url + path, body, headers)
-        with urllib.request.urlopen(request) as response:
-            return response.read().decode()
+class Member(Visitor):
+    """The agent in the forum."""
 
     def post(self, path: str, page: str, **form: str) -> str:
         """Submits the form of a page with these fields."""
@@ -154,33 +141,13 @@ class Visitor:
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("forum")
-    make_site().build(folder, lambda text: None)
-    return folder
+    return build(make_site(), tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
 def visitor(prepared, tmp_path_factory):
-    import socket
-    import time
-
-    from agentgym_sites.site import RunningSite
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    folder = tmp_path_factory.mktemp("episodes")
-    site = RunningSite(
-        make_site(), prepared, folder, port=port, parent_pid=os.getpid(), log=folder / "log"
-    )
-    try:
-        while not site.is_healthy():
-            assert not site.has_ended(), site.last_words()
-            time.sleep(0.1)
-        state = json.loads((prepared / "storage_state" / "reddit.json").read_text())
-        yield Visitor(site.url, state["cookies"][0])
-    finally:
-        site.stop()
+    with serving(make_site(), prepared, "reddit", tmp_path_factory) as running:
+        yield Member(*running)
 
 
 @needs_spirit

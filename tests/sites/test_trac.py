@@ -4,12 +4,9 @@ import concurrent.futures
 import importlib
 import importlib.util
 import json
-import os
 import pathlib
 import re
-import socket
 import sqlite3
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -24,11 +21,11 @@ from agentgym_envs.webarena.embedded_sites import shared
 from agentgym_envs.webarena.tasks import read_task, task_row
 from agentgym_sites import cluster
 from agentgym_sites import tasks as embedded
-from agentgym_sites.site import RunningSite
 from agentgym_sites.tasks import trac as trac_tasks
 from agentgym_sites.trac import tables, tickets
 from agentgym_sites.trac.projects import AGENT, PASSWORD, PROJECTS
 from agentgym_sites.trac.site import make_site
+from tests.sites.visiting import Visitor, build, serving
 
 pytestmark = pytest.mark.slow
 
@@ -155,23 +152,8 @@ def test_wiki_pages_have_tracs_markup_and_link_to_existing_pages():
             assert name in pages
 
 
-class Visitor:
-    """A visitor that reads pages of Trac in one episode, with or without the agent's cookies."""
-
-    def __init__(self, url, cookies):
-        self.url = url
-        self.cookies = cookies
-        self.set = ""  # cookies that the last answer set
-
-    def get(self, path, episode="first", form=None, *, as_agent=True):
-        headers = {} if episode is None else {"X-Episode": episode}
-        cookies = dict(self.cookies) if as_agent else {}
-        headers["Cookie"] = "; ".join(f"{key}={value}" for key, value in cookies.items())
-        body = urllib.parse.urlencode(form).encode() if form else None
-        with urllib.request.urlopen(
-            urllib.request.Request(self.url + path, body, headers)
-        ) as answer:
-            return answer.read().decode()
+class Person(Visitor):
+    """The agent on Trac."""
 
     def comment(self, number, text, episode="first"):
         """Adds a comment to a ticket through its form."""
@@ -206,29 +188,13 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("trac")
-    make_site().build(folder, lambda text: None)
-    return folder
+    return build(make_site(), tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
 def visitor(prepared, tmp_path_factory):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    folder = tmp_path_factory.mktemp("episodes")
-    site = RunningSite(
-        make_site(), prepared, folder, port=port, parent_pid=os.getpid(), log=folder / "log"
-    )
-    try:
-        while not site.is_healthy():
-            assert not site.has_ended(), site.last_words()
-            time.sleep(0.1)
-        state = json.loads((prepared / "storage_state" / "gitlab.json").read_text())
-        cookies = {cookie["name"]: cookie["value"] for cookie in state["cookies"]}
-        yield Visitor(site.url, cookies)
-    finally:
-        site.stop()
+    with serving(make_site(), prepared, "gitlab", tmp_path_factory) as running:
+        yield Person(*running)
 
 
 @needs_trac
