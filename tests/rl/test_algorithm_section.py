@@ -98,9 +98,19 @@ CRITIC = dict(common.ppo()["critic"])
             "overlong is taken off at the end",
         ),
         ("grpo", dict(rollout__reward="sucess"), "reward='sucess'.*success"),
+        (
+            "reinforce",
+            dict(rollout__max_off_policy_steps=1),
+            "no ratio.*max_off_policy_steps=1",
+        ),
+        (
+            "reinforce_pp",
+            dict(algorithm__zero_variance="filter", rollout__group_size=1),
+            "zero_variance='filter' would leave out every",
+        ),
     ],
 )
-def test_invalid_settings_of_critic_truncation_or_reward_are_refused(name, changes, message):
+def test_settings_that_do_not_fit_an_algorithm_are_refused(name, changes, message):
     with pytest.raises(sections.ConfigError, match=message):
         parsed(name, **changes)
 
@@ -126,11 +136,6 @@ def test_a_loss_without_a_ratio_allows_one_update_per_step(changed):
     learner = sections.plain(quickstart.get_config("smoke").learner) | dict(mini_batches=1)
     with pytest.raises(sections.ConfigError, match="no ratio.*one update per step"):
         parsed("reinforce", learner=learner | changed)
-
-
-def test_a_loss_without_a_ratio_allows_no_off_policy_episodes():
-    with pytest.raises(sections.ConfigError, match="no ratio.*max_off_policy_steps=1"):
-        parsed("reinforce", rollout__max_off_policy_steps=1)
 
 
 STALE = dict(rollout__max_off_policy_steps=1)
@@ -180,11 +185,6 @@ def test_policy_updates_are_counted_from_the_end_of_the_critics_warm_up():
     assert [rl.updates_before(settings, step) for step in (0, 2, 5)] == [0, 4, 10]
     assert [rl.policy_updates_before(settings, step) for step in (0, 2, 3, 5)] == [0, 0, 2, 6]
     assert (rl.total_updates(settings), rl.policy_updates(settings)) == (10, 6)
-
-
-def test_filtering_by_variance_needs_groups():
-    with pytest.raises(sections.ConfigError, match="zero_variance='filter' would leave out every"):
-        parsed("reinforce_pp", algorithm__zero_variance="filter", rollout__group_size=1)
 
 
 def test_published_dapo_resamples():
