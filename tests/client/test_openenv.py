@@ -12,18 +12,15 @@ from websockets.sync.server import serve
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.base.served import load_environment
 from agentgym_envs.registry import ENVIRONMENTS
-from agentgym_jax.client.answers import Answer
-from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.embedded import EmbeddedServers
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.openenv import OpenEnvClient
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.config.environment_sections import EnvironmentSettings
 from configs import common
-from tests.fake_server import FakeServer
+from tests.env_clients import LIMITS, connect, failure
 from tests.waiting import PATIENCE_S
 
-LIMITS = dict(connect_timeout_s=PATIENCE_S, step_timeout_s=PATIENCE_S)
 NAMES = ["textcraft", "babyai"]
 
 
@@ -73,7 +70,7 @@ def play(client, name, tasks):
 @pytest.mark.parametrize("name", NAMES)
 def test_episodes_equal_those_in_agentgyms_protocol(servers, name):
     agentgym, openenv = servers
-    ours = EnvClient(agentgym.urls[name], name, **LIMITS)
+    ours = connect(agentgym.urls[name], name)
     client = OpenEnvClient(openenv.urls[name], name, **LIMITS)
     assert client.spec() == ours.spec()
     assert client.tasks() == ours.tasks()
@@ -92,13 +89,13 @@ def test_tasks_of_another_server_are_numbered_over_its_splits(servers):
     assert (spec.name, spec.action_format, spec.num_tasks) == ("textcraft", "raw", 544)
     tasks = client.tasks()
     assert [task["data_idx"] for task in tasks] == list(range(544))
-    manifest = EnvClient(agentgym.urls["textcraft"], "textcraft", **LIMITS).tasks()
+    manifest = connect(agentgym.urls["textcraft"], "textcraft").tasks()
     numbers = {}
     for task in (tasks[0], tasks[-1]):
         rows = [row["data_idx"] for row in manifest if row["split"] == task["split"]]
         numbers[task["data_idx"]] = rows[task["index"]]
     assert tasks[0]["split"] != tasks[-1]["split"]
-    ours = EnvClient(agentgym.urls["textcraft"], "textcraft", **LIMITS)
+    ours = connect(agentgym.urls["textcraft"], "textcraft")
     expected = play(ours, "textcraft", {number: number for number in numbers.values()})
     for found, wanted in zip(play(client, "textcraft", numbers), expected, strict=True):
         assert [(o.text, o.reward, o.score, o.done, o.success) for o in found] == [
@@ -125,15 +122,13 @@ def test_errors_of_our_server_keep_their_kind(servers):
         (ErrorKind.NOT_RESET, lambda: client.step(session, "inventory")),
         (ErrorKind.UNKNOWN_TASK, lambda: client.reset(session, 10**6)),
     ):
-        with pytest.raises(EnvError) as error:
-            request()
-        assert error.value.kind is kind
+        error = failure(request)
+        assert error.kind is kind
     assert client.reset(session, 0).text  # the errors did not end the session
     client.close(session)
     client.close(session)
-    with pytest.raises(EnvError) as error:
-        client.step(session, "inventory")
-    assert error.value.cause is EnvCause.SESSION_LOST
+    error = failure(client.step, session, "inventory")
+    assert error.cause is EnvCause.SESSION_LOST
 
 
 def test_a_full_server_is_retried_until_a_session_ends():
@@ -143,9 +138,8 @@ def test_a_full_server_is_retried_until_a_session_ends():
         for session in held:
             client.reset(session, 0)
         third = client.create()
-        with pytest.raises(EnvError) as error:
-            client.reset(third, 0)
-        assert (error.value.cause, error.value.kind) == (EnvCause.CAPACITY, ErrorKind.CAPACITY)
+        error = failure(client.reset, third, 0)
+        assert (error.cause, error.kind) == (EnvCause.CAPACITY, ErrorKind.CAPACITY)
         with EnvPool({"textcraft": client}, workers=2, backoff_s=0.01) as pool:
             pool.start("a", "textcraft", 5)
             assert not pool.poll(0.5)  # reached
@@ -308,9 +302,8 @@ def failure_of_a_step(answer):
     with fake(result(), answer) as (client, _):
         session = client.create()
         client.reset(session, 0)
-        with pytest.raises(EnvError) as error:
-            client.step(session, "a")
-    return error.value
+        error = failure(client.step, session, "a")
+    return error
 
 
 @pytest.mark.parametrize("answer", GARBAGE.values(), ids=GARBAGE)
@@ -346,9 +339,8 @@ def test_a_greeting_with_an_error_is_read_before_the_connection_closes():
         client.spec()
         session = client.create()
         time.sleep(0.2)  # the server has closed the connection
-        with pytest.raises(EnvError) as caught:
-            client.reset(session, 0)
-        assert caught.value.cause is EnvCause.CAPACITY
+        caught = failure(client.reset, session, 0)
+        assert caught.cause is EnvCause.CAPACITY
 
 
 def test_an_answer_too_many_is_not_taken_for_the_next_one():
@@ -357,9 +349,8 @@ def test_an_answer_too_many_is_not_taken_for_the_next_one():
         client.reset(session, 0)
         assert client.step(session, "a").reward == 0
         time.sleep(0.2)
-        with pytest.raises(EnvError) as caught:
-            client.step(session, "b")
-        assert caught.value.cause is EnvCause.BAD_BODY
+        caught = failure(client.step, session, "b")
+        assert caught.cause is EnvCause.BAD_BODY
 
 
 def test_a_late_answer_ends_the_session():
@@ -368,9 +359,8 @@ def test_a_late_answer_ends_the_session():
         client.reset(session, 0)
         client._step_timeout_s = 0.2  # reached
         for cause in (EnvCause.TIMEOUT, EnvCause.SESSION_LOST):
-            with pytest.raises(EnvError) as caught:
-                client.step(session, "a")
-            assert caught.value.cause is cause
+            caught = failure(client.step, session, "a")
+            assert caught.cause is cause
 
 
 def test_a_kept_session_that_the_server_closed_is_replaced():
@@ -444,98 +434,3 @@ def test_the_protocol_needs_a_url():
     with pytest.raises(ValueError, match="protocol='openenv' without url"):
         EnvironmentSettings(**entry)
     EnvironmentSettings(**entry | {"url": "http://127.0.0.1:8000"})
-
-
-CALL_SCHEMA = {
-    "action": {
-        "properties": {
-            "metadata": OBJECT,
-            "type": {"const": "call_tool"},
-            "tool_name": TEXT,
-            "arguments": {"type": "object"},
-        }
-    },
-    "observation": {"properties": {"tool_name": TEXT, "result": {}, "error": {}}},
-}
-LOOK = {"name": "look", "description": "Looks.", "inputSchema": {"type": "object"}}
-
-
-@contextlib.contextmanager
-def listed_at_mcp(reply, status=200):
-    """Yields a server of the MCP kind that answers a list of tools so; it serves no episodes."""
-    answers = {"/schema": CALL_SCHEMA, "/metadata": {"description": "A hall.", "version": "2"}}
-
-    def answer(request):
-        if request.path == "/mcp":
-            return status, reply
-        return (200, answers[request.path]) if request.path in answers else (404, {})
-
-    server = FakeServer(answer).start()
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
-def test_a_server_of_the_mcp_kind_lists_its_tools():
-    with listed_at_mcp({"jsonrpc": "2.0", "id": 1, "result": {"tools": [LOOK]}}) as server:
-        client = OpenEnvClient(server.url, "hall", **LIMITS)
-        spec = client.spec()
-        assert (spec.action_format, spec.instructions) == ("tools", "A hall.")
-        assert spec.tools == [
-            {"name": "look", "description": "Looks.", "parameters": {"type": "object"}}
-        ]
-        answer = 'So:\n<tool_call>\n{"name": "look", "arguments": {"at": "a key"}}\n</tool_call>'
-        action = client.parse(answer).action
-        assert client._server.actions.action(action) == {
-            "type": "call_tool",
-            "tool_name": "look",
-            "arguments": {"at": "a key"},
-        }
-        client.read_tools_as_text()
-        assert client.parse('{"name": "look"}').action == '{"name": "look"}'
-        assert "no call of a tool" in client.parse("look").problem
-
-
-@pytest.mark.parametrize(
-    ("reply", "status", "problem"),
-    [
-        ({}, 404, "no route /mcp"),
-        ({"error": {"code": 1, "message": "no tools"}}, 200, "no tools"),
-        ({"result": {"tools": []}}, 200, "lists no tools"),
-        ({"result": {"tools": [{"name": "look"}]}}, 200, "inputSchema"),
-        ({"result": {"tools": [LOOK, LOOK]}}, 200, "tool 1 has the name 'look'"),
-    ],
-)
-def test_a_server_whose_tools_cannot_be_used_is_refused_at_its_spec(reply, status, problem):
-    with listed_at_mcp(reply, status) as server:
-        with pytest.raises(EnvError, match=problem):
-            OpenEnvClient(server.url, "hall", **LIMITS).spec()
-
-
-class ToolClient(OpenEnvClient):
-    """Client of a server of the MCP kind, whose tools are known."""
-
-    def _list_tools(self):
-        return [{"name": "look", "description": "", "parameters": {}}]
-
-
-@pytest.mark.parametrize(
-    ("observation", "text", "is_rejection"),
-    [
-        ({"result": "a key"}, "a key", False),
-        ({"result": {"content": [{"type": "text", "text": "a key"}]}}, "a key", False),
-        ({"result": {"content": [{"text": "no key"}], "is_error": True}}, "Error: no key", True),
-        ({"result": [1, 2]}, "[1, 2]", False),
-        ({"error": {"error_type": "timeout", "message": "slow"}}, "Error: slow", True),
-        ({"metadata": {"message": "hello"}}, "hello", False),
-        ({"result": None}, "[no output]", False),
-        ({}, "The task has begun.", False),
-    ],
-)
-def test_the_results_of_calls_are_texts(observation, text, is_rejection):
-    with listed_at_mcp({}) as server:
-        client = ToolClient(server.url, "hall", **LIMITS)
-        shown = client._server.later.text(Answer("", observation))
-        assert shown == text
-        assert client.facts.is_rejection(shown) is is_rejection

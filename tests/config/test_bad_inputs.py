@@ -7,33 +7,26 @@ import contextlib
 import copy
 import importlib
 import importlib.metadata
-import json
-import socket
-import subprocess
-import sys
 
 import jax
 import numpy as np
 import pytest
 
 from agentgym_envs.sciworld.simulator import shared_simulator
-from agentgym_jax.api import USER_ERRORS
 from agentgym_jax.checks import limits
 from agentgym_jax.config import config_files
-from agentgym_jax.config.sections import ConfigError, plain
-from agentgym_jax.jobs import as_trained, evaluation
+from agentgym_jax.config.sections import ConfigError
+from agentgym_jax.jobs import evaluation
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import save_hf
 from agentgym_jax.rl import rl_config
 from agentgym_jax.supervised import agentevol, dpo, sft
-from agentgym_jax.sweeps.folder import SweepFolder
 from agentgym_jax.training.job_kinds import run_job
 from configs import common
 from tests.builders import decoder_config
-from tests.cli.commands import ROOT, run_all
+from tests.config.refusals import DELETED, JOBS, changed, check_one_line, evaluated, message
 from tests.fake_server import serving
 
-DELETED = object()
 PARSERS = dict(
     rl=rl_config.parse,
     sft=sft.parse,
@@ -41,50 +34,6 @@ PARSERS = dict(
     agentevol=agentevol.parse,
     evaluate=evaluation.parse,
 )
-JOBS = dict(
-    rl="quickstart",
-    sft="sft.trajectories",
-    dpo="dpo.trajectories",
-    agentevol="agentevol.textcraft_babyai",
-    evaluate="eval.quickstart",
-)
-
-
-def changed(job, /, **changes):
-    """Returns the smoke config of a job.
-
-    `a__b=value` sets config.a.b; the value DELETED removes the key.
-    """
-    config = plain(importlib.import_module(f"configs.{JOBS[job]}").get_config("smoke"))
-    config["mesh"]["data"] = -1  # uses all eight devices of the test session
-    if job in ("rl", "evaluate"):
-        config["env_server"]["transport"] = "inprocess"
-    for path, value in changes.items():
-        *parents, last = path.split("__")
-        section = config
-        for parent in parents:
-            section = section[parent]
-        if value is DELETED:
-            del section[last]
-        else:
-            section[last] = value
-    return config
-
-
-def message(job, config, workdir):
-    """Returns the error message of a job that must fail before it starts."""
-    with pytest.raises(USER_ERRORS) as refused:
-        if job == "evaluate":
-            with evaluation.open_evaluation(config, str(workdir)) as parts:
-                evaluation.build_evaluated_agent(config, parts)
-        else:
-            run_job(config, str(workdir))
-    return str(refused.value)
-
-
-def check_one_line(text, words):
-    assert words in text
-    assert "\n" not in text.strip() and "<" not in text.split(words)[0] and len(text) < 700
 
 
 WRONG = [
@@ -337,37 +286,6 @@ def test_a_whole_number_that_does_not_fit_an_array_is_refused_with_its_key(job):
     assert not accepted
 
 
-KINDS = {
-    "a training run": ("config.json", '{"job": "sft"}'),
-    "an evaluation": ("config.json", '{"environments": {}}'),
-    "a sweep": ("sweep.json", "{}"),
-    "a model": ("model.safetensors", ""),
-    "saved weights of Tinker's API": ("x_train_0/sampler_weights/a/base.json", "{}"),
-}
-
-
-OWN_KIND = {"rl": "a training run", "evaluate": "an evaluation", "sweep": "a sweep"}
-
-
-@pytest.mark.parametrize(
-    ("job", "kind"), [(job, kind) for job in OWN_KIND for kind in KINDS if kind != OWN_KIND[job]]
-)
-def test_a_folder_of_another_kind_is_refused_in_one_line_and_left_alone(tmp_path, job, kind):
-    file = tmp_path / KINDS[kind][0]
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(KINDS[kind][1])
-    before = sorted(tmp_path.rglob("*"))
-    if job == "sweep":
-        with pytest.raises(ConfigError, match="holds other files and no sweep.json"):
-            SweepFolder(str(tmp_path)).opened(None).__enter__()
-    else:
-        config = changed(job)
-        if job == "evaluate":
-            config["model"] |= dict(source="random", architecture={})
-        check_one_line(message(job, config, tmp_path), f"holds {kind}, not {OWN_KIND[job]}")
-    assert before == sorted(tmp_path.rglob("*"))
-
-
 def test_a_name_that_is_too_long_is_refused_in_one_line(tmp_path):
     workdir = tmp_path / ("x" * 300)
     check_one_line(message("rl", changed("rl"), workdir)[-200:], "The name is too long")
@@ -388,43 +306,6 @@ def test_the_error_for_the_address_of_another_web_server_is_one_line(tmp_path, s
     assert not list(tmp_path.iterdir())
 
 
-def test_a_corrected_config_starts_in_the_folder_of_a_refused_one(tmp_path):
-    workdir = tmp_path / "run"
-    wrong = changed("evaluate", environments__babyai__eval__groups={"NoSuchLevel": 41})
-    wrong["model"] |= dict(source="random", architecture={})
-    assert "need 0 <= r < 40" in message("evaluate", wrong, workdir)
-    assert not list(tmp_path.iterdir())
-    right = changed("evaluate")
-    right["model"] |= dict(source="random", architecture={})
-    with evaluation.open_evaluation(right, str(workdir)) as parts:
-        parts.folder.begin()
-    assert (workdir / "config.json").exists()
-
-
-def test_a_refused_config_leaves_existing_files_in_its_folder(tmp_path):
-    (tmp_path / "notes.txt").write_text("mine")
-    wrong = changed("evaluate", environments__babyai__eval__groups={"NoSuchLevel": 41})
-    wrong["model"] |= dict(source="random", architecture={})
-    message("evaluate", wrong, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
-
-
-def test_the_error_for_a_folder_of_another_config_names_five_differences(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(changed("agentevol")))
-    text = message("rl", changed("rl"), tmp_path)
-    lines = text.splitlines()
-    assert len(lines) == 8 and max(map(len, lines)) < 260
-    assert lines[6].strip().startswith("... and ") and lines[6].endswith(" more")
-    assert "new --workdir" in lines[7]
-
-
-def test_the_error_for_a_broken_config_of_a_run_names_the_file(tmp_path):
-    (tmp_path / "config.json").write_text('{"seed": ')
-    check_one_line(message("rl", changed("rl"), tmp_path), "config.json is not JSON")
-    with pytest.raises(ConfigError, match="config.json is not JSON"):
-        as_trained.take_over(changed("evaluate"), tmp_path, ())
-
-
 TINY = decoder_config(
     vocab_size=300, hidden_size=16, intermediate_size=16, num_layers=1, num_heads=2, num_kv_heads=1
 )
@@ -436,10 +317,6 @@ def weights(tmp_path):
     zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), Policy(TINY).abstract_params())
     save_hf(zeros, TINY, tmp_path / "model", dtype="float32")
     return tmp_path / "model"
-
-
-def evaluated(weights):
-    return changed("evaluate", model__source=str(weights), model__architecture={})
 
 
 def test_truncated_weights_are_refused_before_the_run_folder_is_created(weights, tmp_path):
@@ -464,18 +341,22 @@ def test_a_model_config_that_is_not_json_is_refused(weights, tmp_path):
     check_one_line(message("evaluate", evaluated(weights), tmp_path / "run"), "is not JSON")
 
 
+TOPICS = dict(kind="split", group_by="topic", where={}, limit=1)
+SCIWORLD = dict(
+    sciworld=common.environment(
+        train=TOPICS | dict(split="train"), eval=TOPICS | dict(split="test")
+    )
+)
+
+
 def test_the_error_for_a_missing_simulator_names_the_remedy(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
     # Environments of a process share the simulator, so an earlier test may have started it.
     if shared_simulator.cache_info().currsize:
         shared_simulator().close()
         shared_simulator.cache_clear()
-    entry = common.environment(
-        train=dict(kind="split", split="train", group_by="topic", where={}, limit=1),
-        eval=dict(kind="split", split="test", group_by="topic", where={}, limit=1),
-    )
     for transport in ("http", "inprocess"):
-        config = changed("rl", environments=dict(sciworld=entry), env_server__transport=transport)
+        config = changed("rl", environments=SCIWORLD, env_server__transport=transport)
         text = message("rl", config, tmp_path / "run")
         check_one_line(text, "Install a Java runtime")
         assert not (tmp_path / "run").exists()
@@ -490,101 +371,10 @@ def test_the_error_for_a_missing_python_package_names_the_remedy(tmp_path, monke
         return version(name)
 
     monkeypatch.setattr(importlib.metadata, "version", without_scienceworld)
-    entry = common.environment(
-        train=dict(kind="split", split="train", group_by="topic", where={}, limit=1),
-        eval=dict(kind="split", split="test", group_by="topic", where={}, limit=1),
-    )
-    config = changed("rl", environments=dict(sciworld=entry), env_server__transport="inprocess")
+    config = changed("rl", environments=SCIWORLD, env_server__transport="inprocess")
     text = message("rl", config, tmp_path / "run")
     check_one_line(text, "the Python package scienceworld is missing")
     assert "pip install" in text and not (tmp_path / "run").exists()
-
-
-COMMANDS = [
-    ("train --config=configs/quikstart.py --workdir={}", "did you mean configs/quickstart.py?"),
-    ("train --config=nowhere/x.py --workdir={}", "there is no such file"),
-    ("train --config=configs/rl/two_rooms.py:algorithm=a2c --workdir={}", "Known: ppo"),
-    ("train --config=configs/paper/babyai.py:size=70b --workdir={}", "did you mean '7b'?"),
-    ("train --config=configs/quickstart.py:fast --workdir={}", "unknown config option 'fast'"),
-    ("train --config=configs/quickstart.py:smoke=maybe --workdir={}", "'maybe'"),
-    ("train --config=configs/rl/mixture.py:environments=webshop --workdir={}", "'webshop'"),
-    ("train --config=configs/sft/trajectories.py:evaluate=chess --workdir={}", "'chess'"),
-    ("train --config=configs/quickstart.py --workdir={} --config.optimizer=adam", "is a section"),
-    (
-        "train --config=configs/quickstart.py --workdir={} --config.total_steps=ten",
-        "ten: expected a whole",
-    ),
-    (
-        "train --config=configs/quickstart.py --workdir={} --config.optimizer.learning_rate=x",
-        "learning_rate=x: expected a number",
-    ),
-    ("train --config=configs/quickstart.py --workdir={} --config.sead=1", "did you mean 'seed'?"),
-    ("train --config=configs/quickstart.py --workdir={} --wrkdir=x", "wrkdir"),
-    ("train --config=configs/quickstart.py --workdir=", "--workdir= is empty"),
-    ("train --workdir={}", "--config is missing"),
-    ("train --config=configs/eval/suite.py --workdir={}", "config.job must be one of"),
-    (
-        "train --config=configs/quickstart.py:smoke --workdir={} --config.algorithm.name=ppo",
-        "common.ppo()",
-    ),
-    (
-        "evaluate --config=configs/eval/suite.py:environments=chess --workdir={} --model=random",
-        "unknown environment 'chess'",
-    ),
-    ("evaluate --config=configs/eval/textcraft.py --workdir={} --model=nowhere", "nowhere"),
-    ("evaluate --config=configs/quickstart.py --workdir={} --model=random", "held_out.py:of=FILE"),
-    (
-        "evaluate --config=configs/eval/textcraft.py:limit=few --workdir={} --model=random",
-        "limit=few",
-    ),
-    ("export --model=nowhere --out={}", "nowhere"),
-    ("export --model=tests/golden/decoder/llama --out={}.gguf", "--out={}.gguf ends in .gguf"),
-    ("export --model=tests/golden/decoder/llama --out={}.safetensors", " ends in .safetensors"),
-    ("view {}", "is not a run folder"),
-    ("sweep report {}", "holds no sweep"),
-    ("sweep --config=configs/sweeps/bandit.py", "--workdir is missing"),
-    ("sweep --config=configs/sweeps/bandits.py --workdir={}", "did you mean configs/sweeps"),
-    ("sweep --config=configs/sweeps/bandit.py --workdir={} --parallel=999", "may use"),
-    ("sweep --config=configs/quickstart.py --workdir={}", "describes no sweep"),
-    ("sweep --config=configs/sweeps/bandit.py:smok --workdir={}", "did you mean 'smoke'?"),
-    ("train --config=configs/sweeps/bandit.py --workdir={}", "agentgym_jax.sweep"),
-    ("results {}", "{} has no scores.json"),
-    ("results {} --baseline=tiny", "--baseline=tiny: expected a whole number"),
-    (
-        "evaluate --config=configs/eval/held_out.py:of=CITATION.cff --workdir={} --model=random",
-        "CITATION.cff: expected a Python file",
-    ),
-    ("replay {} --episode=step_1/0 --turn=1", "{} has no recorded episodes"),
-]
-
-
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory):
-    """Returns output and exit status of each command, and a folder that no command may create."""
-    workdir = tmp_path_factory.mktemp("commands") / "run"
-    return run_all([text.format(workdir).split() for text, _ in COMMANDS]), workdir
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(len(COMMANDS)), ids=[text for text, _ in COMMANDS])
-def test_an_invalid_command_line_gives_an_error_of_one_line(answers, number):
-    found, workdir = answers
-    output, status = found[number]
-    assert status == 1
-    check_one_line(output, COMMANDS[number][1].format(workdir))
-    assert not list(workdir.parent.iterdir())
-
-
-def test_a_port_in_use_gives_an_error_of_one_line(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "metrics.jsonl").write_text("")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        command = [sys.executable, "-m", "agentgym_jax.view", str(tmp_path), "--serve"]
-        command += [f"--port={port}", "--max_replays=0"]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 1
-    check_one_line(done.stderr, "or --port=0 for a free one")
 
 
 @pytest.mark.parametrize(

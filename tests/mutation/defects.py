@@ -269,13 +269,15 @@ DEFECTS = {
                 "self._projects, self._tasks = copy.deepcopy((projects, tasks))",
                 "self._projects, self._tasks = projects, tasks",
             ),
-            # A query may call every function of SQLite, also those that run for long.
-            ("str(detail).lower() in _FUNCTIONS", "True"),
             # Every answer is right.
             (
                 "episode.score = float(world.is_solved(episode.task.expected, result))",
                 "episode.score = 1.0",
             ),
+        ],
+        "envs/tools/test_sql_queries.py": [
+            # A query may call every function of SQLite, also those that run for long.
+            ("str(detail).lower() in _FUNCTIONS", "True"),
         ],
     },
     "evaluation": {

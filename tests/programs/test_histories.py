@@ -15,7 +15,7 @@ from agentgym_jax.programs.task import AgentTask
 from agentgym_jax.rollout.episode import EpisodeLimits
 from tests.fake_server import FakeServer
 from tests.learner.learner_parts import experience_of, pack_all
-from tests.programs.test_collect import Setup, function
+from tests.programs.played_programs import Setup, function
 from tests.rollout.world import World
 
 LIMITS = EpisodeLimits(max_turns=8, max_tokens=240, max_parse_errors=8)

@@ -1,4 +1,4 @@
-"""The tool environments: tasks, rewards, wrong calls, limits of queries, and recorded traffic."""
+"""The tool environments: tasks, rewards, states, and recorded traffic."""
 
 import collections
 import dataclasses
@@ -12,57 +12,20 @@ import weakref
 import pytest
 
 from agentgym_envs.base.host import SessionHost
-from agentgym_envs.base.served import load_environment
-from agentgym_envs.registry import ENVIRONMENTS
 from agentgym_envs.tools.actions import ToolError, find_call, read_call, write_call
-from agentgym_envs.tools.database import MAX_ROWS, QueryError, query
 from agentgym_envs.tools.sheet import SheetWorld
 from tests.envs.recordings import Replay
+from tests.envs.tools.tool_play import (
+    CALLED,
+    EVERY,
+    HOSTILE,
+    SERVED,
+    call,
+    first_of,
+    start,
+)
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "agentgym"
-CALLING = ["weather", "movie", "academia", "todo", "sheet"]
-NAMES = [*CALLING, "sqlgym"]
-SERVED = {name: load_environment(ENVIRONMENTS[name].module) for name in NAMES}
-EVERY = pytest.mark.parametrize("name", NAMES)
-CALLED = pytest.mark.parametrize("name", CALLING)
-WRONG_INPUT = (
-    "ERROR | Exception(Parameters in action input are not valid, please change your action input.)"
-)
-# inputs of calls that are no dictionary of plain values
-HOSTILE = [
-    "__import__('os').getpid()",
-    "(" * 3000,
-    "[" * 9000,
-    "-" * 9000 + "1",
-    "{'a':" * 2000,
-    "{'a': " + "[" * 12 + "]" * 12 + "}",
-    "{'answer': 1e999}",
-    *("{'answer': " + "9" * digits + "}" for digits in (31, 400, 5000)),
-    "{1, 2}",
-    "b'x'",
-    "{[]: 1}",
-    "{'a': 1+1}",
-    "\x00",
-]
-
-
-def start(name, data_idx=0, compat=False):
-    kind = SERVED[name]
-    environment = kind.compat_factory() if compat else kind.factory()
-    environment.reset(data_idx)
-    return environment
-
-
-def call(environment, tool, **arguments):
-    """Calls a tool; returns the text of its result."""
-    text = environment.step(write_call(tool, arguments)).observation
-    return text.removeprefix("Observation: ").removesuffix("\nGive me one action.")
-
-
-def first_of(name, template):
-    """Returns the index of the first task of a template."""
-    tasks = SERVED[name].tasks()
-    return next(task["data_idx"] for task in tasks if task["template"] == template)
 
 
 @EVERY
@@ -152,136 +115,6 @@ def test_the_first_finish_ends_an_episode(name):
     assert start(name).step(end).done
 
 
-# Calls.
-
-
-@pytest.mark.filterwarnings("error")  # Python warns about some escapes
-@pytest.mark.parametrize(
-    ("text", "tool", "given"),
-    [
-        ("Action: f with Action Input: {}", "f", {}),
-        (
-            "Thought: t\n\n  Action:  f  with   Action Input:{'a': [1, -2.5]} \n",
-            "f",
-            {"a": [1, -2.5]},
-        ),
-        ("Action: f\nwith Action Input:\n\n{'a': 'b'}", "f", {"a": "b"}),
-        (
-            "say Action: f with Action Input: {'a': 'x with Action Input: y'}",
-            "f",
-            {"a": "x with Action Input: y"},
-        ),
-        ("Action: f with Action Input: {}\nAction: g with Action Input: {'a': 1}", "g", {"a": 1}),
-        (r"Action: f with Action Input: {'a': '\d+\n\\'}", "f", {"a": "\\d+\n\\"}),
-        (r"Action: f with Action Input: {'a': '\ud800'}", "f", {"a": "\ufffd"}),
-        ("Action: f with Action Input: ('a', 2)", "f", ["a", 2]),
-    ],
-)
-def test_a_call_is_read_as_by_agentgyms_server(text, tool, given):
-    assert read_call(find_call(text)) == (tool, given)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "hello",
-        "Action: f",
-        "Action: f with Action Input: {}\nmore",
-        "Action: f with Action Input: {}\n\n",
-        "Action: f with action input: {}",
-    ],
-)
-def test_other_texts_are_no_calls(text):
-    assert find_call(text) is None
-    assert start("weather").step(text).observation.startswith("Format error, please response in")
-
-
-@pytest.mark.parametrize("given", HOSTILE)
-@CALLED
-def test_an_input_that_is_no_plain_literal_is_refused_and_never_evaluated(name, given):
-    environment = start(name)
-    if name == "sheet":
-        call(environment, "open_sheet", name=environment.state()["sheet"])
-    tool = next(t for t in environment.episode.world.tools if t not in ("finish", "open_sheet"))
-    text = environment.step(f"Action: {tool} with Action Input: {given}").observation
-    assert text == f"Observation: {WRONG_INPUT}\nGive me one action."
-
-
-@pytest.mark.parametrize(
-    ("name", "tool", "given", "expected"),
-    [
-        ("weather", "nope", {}, "ERROR | Invalid action: nope."),
-        ("weather", "samples", {}, "ERROR | Invalid action: samples."),
-        ("weather", "get_elevation", {"latitude": 1}, "ERROR | KeyError('longitude')"),
-        (
-            "weather",
-            "get_elevation",
-            {"latitude": 1, "longitude": "nan"},
-            "ERROR | TypeError(argument 'longitude' must be float, not str)",
-        ),
-        (
-            "weather",
-            "get_latitude_longitude",
-            {"name": ["Rome"]},
-            "ERROR | TypeError(argument 'name' must be str, not list)",
-        ),
-        (
-            "weather",
-            "get_current_rain",
-            {"latitude": 1, "longitude": "2", "current_date": "June 1"},
-            "ERROR | ValueError(time data 'June 1' does not match format '%Y-%m-%d')",
-        ),
-        (
-            "weather",
-            "get_current_rain",
-            {"latitude": 91, "longitude": 2, "current_date": "2023-06-01"},
-            "{'error': True, 'reason': 'Latitude must be in range of -90 to 90°. Given: 91.0.'}",
-        ),
-        (
-            "movie",
-            "get_search_movie",
-            {"movie_name": "zz"},
-            "ERROR | IndexError(list index out of range)",
-        ),
-        ("movie", "get_search_person", {"person_name": ""}, "[]"),
-        ("movie", "finish", {"answer": [1, "a"]}, "ERROR | TypeError("),
-        ("academia", "authorNodeCheck", {"node": "x"}, "Please load the AuthorNet first."),
-        ("todo", "get_tasks", {"project_id": 1}, "Project 1 is not exists."),
-        ("todo", "update_task", {"task_id": 1, "due_date": "soon"}, "ERROR | ValueError(time data"),
-        ("sheet", "get_all_values", {}, "Please open a sheet before operating it"),
-        ("sheet", "open_sheet", {"name": "x"}, "WorksheetNotFound('x')"),
-    ],
-)
-def test_a_wrong_call_is_answered_with_agentgyms_text(name, tool, given, expected):
-    environment = start(name)
-    found = call(environment, tool, **given)
-    assert found == expected or (expected.endswith(("(", "data")) and found.startswith(expected))
-    assert not environment.episode.done
-
-
-def test_an_input_that_is_no_dictionary_fails_as_in_python():
-    environment = start("movie")
-    for given, problem in (("5", "'int' object is not subscriptable"), ("[]", "list indices must")):
-        text = environment.step(f"Action: get_movie_cast with Action Input: {given}").observation
-        assert text.startswith(f"Observation: ERROR | TypeError({problem}")
-
-
-def test_past_and_coming_days_have_different_tools():
-    environment = start("weather")
-    today = call(environment, "get_user_current_date")
-    span = dict(latitude=38.72, longitude=-9.13, start_date=today, end_date=today)
-    past = call(environment, "get_historical_temp", **span)
-    coming = call(environment, "get_temp_forecast", **span)
-    assert past == "Error: start_date should be earlier than current_date"
-    assert coming == "Error: start_date should be later than current_date"
-    long = {**span, "start_date": "2020-01-01", "end_date": "2020-03-01"}
-    assert "maximum time span of 30 days" in call(environment, "get_historical_rain", **long)
-
-
-# States.
-
-
 def test_lists_and_sheets_belong_to_one_session():
     for name, change in (("todo", "delete"), ("sheet", "update_a_cell")):
         data_idx = first_of(name, change)
@@ -364,62 +197,6 @@ def test_a_sheet_stays_small():
         with pytest.raises(ToolError):
             change()
     assert world.get_all_values() == [["a", "b"], ["c", "d"], ["e", "f"]]
-
-
-# Databases.
-
-
-@pytest.mark.parametrize(
-    ("statement", "problem"),
-    [
-        ("selec", 'near "selec": syntax error'),
-        ("select 1; select 2", "You can only execute one statement at a time."),
-        ("drop table customer", "attempt to write a readonly database"),
-        ("insert into customer values (1, 'a', 'b', 'c')", "attempt to write a readonly database"),
-        ("create temp table t (a)", "attempt to write a readonly database"),
-        ("attach 'x.db' as x", "not authorized"),
-        ("vacuum into 'x.db'", "authorization denied"),
-        ("pragma writable_schema = 1", "not authorized"),
-        ("select random()", "not authorized to use function: random"),
-        ("select printf('%.*c', 1000000000, 'x')", "not authorized to use function: printf"),
-        ("select load_extension('x')", "not authorized to use function: load_extension"),
-        (
-            "with recursive c(x) as (select 1 union all select x + 1 from c) select sum(x) from c",
-            "interrupted",
-        ),
-        ("select zeroblob(2000)", "not authorized to use function: zeroblob"),
-        (
-            "select replace(replace('aaaaaaaaaa', 'a', 'bbbbbbbbbb'), 'b', 'cccccccccccc')",
-            "string or blob too big",
-        ),
-        ("select '\x00'", "the query contains a null character"),
-    ],
-)
-def test_a_query_can_only_read_and_only_a_little(statement, problem, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(QueryError) as caught:
-        query("shop", statement)
-    assert str(caught.value) == problem
-    assert not list(tmp_path.iterdir())
-    assert query("shop", "SELECT COUNT(*) FROM customer") == [(40,)]
-
-
-def test_a_query_returns_few_rows_and_shows_few_characters():
-    assert len(query("shop", "SELECT a.id FROM customer a, customer b")) == MAX_ROWS + 1
-    environment = start("sqlgym")
-    result = environment.step("SELECT name FROM customer")
-    assert len(result.observation) == 103 and result.observation.endswith("...")
-    assert (result.score, result.done) == (0, True)
-
-
-def test_rows_are_compared_as_sets_and_the_statement_may_be_in_a_block():
-    data_idx = first_of("sqlgym", "bought_by")
-    gold = start("sqlgym", data_idx).episode.task.expected
-    assert len(query("shop", gold)) > 1
-    turned = [f"SELECT * FROM ({gold}) ORDER BY 1 {order}" for order in ("ASC", "DESC")]
-    for text in (f"{gold};", f"Thought: t\nAction: ```sql\n{gold}\n```", *turned):
-        assert start("sqlgym", data_idx).step(text).score == 1
-    assert start("sqlgym", data_idx).step(f"SELECT *, 1 FROM ({gold})").score == 0
 
 
 # AgentGym's forms.
