@@ -1,6 +1,7 @@
 """Examples of hypothesis that are the same in every run."""
 
 import hypothesis
+import pytest
 
 
 def fixed(count, *, checks=True, **changes):
@@ -13,3 +14,12 @@ def fixed(count, *, checks=True, **changes):
     return hypothesis.settings(
         max_examples=count, deadline=None, derandomize=True, database=None, **changes
     )
+
+
+def searches(short, long):
+    """Returns a mark: the numbers of `examples` of the default tier and of the slow one."""
+    counts = [
+        pytest.param(short, id="short"),
+        pytest.param(long, id="long", marks=pytest.mark.slow),
+    ]
+    return pytest.mark.parametrize("examples", counts)

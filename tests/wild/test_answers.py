@@ -29,17 +29,14 @@ from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from tests.builders import episode_request
 from tests.env_clients import connect
-from tests.examples import fixed
+from tests.examples import fixed, searches
 from tests.waiting import PATIENCE_S
 
 LIMIT = 200  # tokens of an episode
 RENDERER = ChatRenderer(byte_tokenizer())
 FIELDS = ("observation", "reward", "score", "done")
 # a quarter of a second in the default tier, and a longer search in the slow one
-SEARCHES = [
-    pytest.param(50, id="short"),
-    pytest.param(3000, id="long", marks=pytest.mark.slow),
-]
+SEARCHES = searches(50, 3000)
 
 # Surrogates, NUL and line separators are frequent here. A long text is a repeated short one.
 texts = st.text(
@@ -132,7 +129,7 @@ QUIET = InProcessTransport(InProcessServer(served(Quiet)))
 FACTS = connect("inprocess://wild", "wild", transport=QUIET).facts
 
 
-@pytest.mark.parametrize("examples", SEARCHES)
+@SEARCHES
 def test_an_answer_of_a_server_is_an_observation_or_a_failed_attempt(examples):
     @fixed(examples, checks=False)
     @given(
@@ -173,7 +170,7 @@ arrays = st.sampled_from(
 )
 
 
-@pytest.mark.parametrize("examples", SEARCHES)
+@SEARCHES
 def test_a_result_of_an_environment_is_an_observation_or_names_its_line(examples):
     class Wild(Quiet):
         found = None

@@ -13,7 +13,7 @@ from agentgym_jax.data.tasks import from_file
 from agentgym_jax.traces.files import read_traces
 from agentgym_jax.traces.training_trace import to_training_trace
 from tests.builders import trajectory, turn
-from tests.examples import fixed
+from tests.examples import fixed, searches
 
 ASK = {"from": "human", "value": "ein Häuschen, 門", "loss": None}
 GOOD = {"from": "gpt", "value": "go", "loss": True}
@@ -47,10 +47,7 @@ PIECES = [
     b"\xef\xbb\xbf",
     "\u2028".encode(),
 ]
-SEARCHES = [
-    pytest.param(60, id="short"),
-    pytest.param(1500, id="long", marks=pytest.mark.slow),
-]
+SEARCHES = searches(60, 1500)
 
 
 def changed_values(row):
@@ -109,7 +106,7 @@ def check(read, path, bad):
     assert sorted(path.parent.iterdir()) == before
 
 
-@pytest.mark.parametrize("examples", SEARCHES)
+@SEARCHES
 @pytest.mark.parametrize("suffix", [".json", ".jsonl"])
 @pytest.mark.parametrize("kind", READERS)
 def test_a_damaged_file_is_read_or_named(tmp_path, kind, suffix, examples):

@@ -20,7 +20,7 @@ from agentgym_jax.rl import rl_config as rl
 from agentgym_jax.supervised import agentevol, dpo, sft
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from tests.builders import decoder_config
-from tests.examples import fixed
+from tests.examples import fixed, searches
 from tests.model_files import save_model_and_adapters
 
 DELETED = object()
@@ -83,35 +83,6 @@ def folders(tmp_path_factory):
     return path
 
 
-def fuzz_folders(path, data):
-    kind, name = data.draw(st.sampled_from(FILES))
-    file = path / kind / name
-    valid = file.read_text()
-    tree = json.loads(valid)
-    for _ in range(data.draw(st.integers(1, 2))):
-        if tree:
-            mutate(data, tree)
-    before = sorted(path.rglob("*"))
-    try:
-        file.write_text(json.dumps(tree))
-        load_model(str(path / kind), dtype="float32")
-    except ConfigError as error:
-        check_line(error, name, "template", "the model", str(path))
-    finally:
-        file.write_text(valid)
-    assert sorted(path.rglob("*")) == before
-
-
-def fuzz_configs(configs, data):
-    job = data.draw(st.sampled_from(sorted(PARSERS)))
-    config = copy.deepcopy(configs[job])
-    path = mutate(data, config)
-    try:
-        PARSERS[job](config)
-    except ConfigError as error:
-        check_line(error, *(f"{key}" for key in path[:2]), "config")
-
-
 @pytest.fixture(scope="module")
 def configs():
     """Returns the plain config of every job."""
@@ -119,30 +90,45 @@ def configs():
     return {name: plain(load(name)) for name in PARSERS}
 
 
-@fixed(40, checks=False, phases=[hypothesis.Phase.generate])
-@hypothesis.given(data=st.data())
-def test_a_mutated_model_folder_works_or_is_refused_in_one_line(folders, data):
-    fuzz_folders(folders, data)
+@searches(40, 600)
+def test_a_mutated_model_folder_works_or_is_refused_in_one_line(folders, examples):
+    @fixed(examples, checks=False, phases=[hypothesis.Phase.generate])
+    @hypothesis.given(data=st.data())
+    def search(data):
+        kind, name = data.draw(st.sampled_from(FILES))
+        file = folders / kind / name
+        valid = file.read_text()
+        tree = json.loads(valid)
+        for _ in range(data.draw(st.integers(1, 2))):
+            if tree:
+                mutate(data, tree)
+        before = sorted(folders.rglob("*"))
+        try:
+            file.write_text(json.dumps(tree))
+            load_model(str(folders / kind), dtype="float32")
+        except ConfigError as error:
+            check_line(error, name, "template", "the model", str(folders))
+        finally:
+            file.write_text(valid)
+        assert sorted(folders.rglob("*")) == before
+
+    search()
 
 
-@fixed(150, checks=False, phases=[hypothesis.Phase.generate])
-@hypothesis.given(data=st.data())
-def test_a_mutated_config_works_or_is_refused_in_one_line(configs, data):
-    fuzz_configs(configs, data)
+@searches(150, 3000)
+def test_a_mutated_config_works_or_is_refused_in_one_line(configs, examples):
+    @fixed(examples, checks=False, phases=[hypothesis.Phase.generate])
+    @hypothesis.given(data=st.data())
+    def search(data):
+        job = data.draw(st.sampled_from(sorted(PARSERS)))
+        config = copy.deepcopy(configs[job])
+        path = mutate(data, config)
+        try:
+            PARSERS[job](config)
+        except ConfigError as error:
+            check_line(error, *(f"{key}" for key in path[:2]), "config")
 
-
-@pytest.mark.slow
-@fixed(600, checks=False, phases=[hypothesis.Phase.generate])
-@hypothesis.given(data=st.data())
-def test_many_mutated_model_folders_work_or_are_refused_in_one_line(folders, data):
-    fuzz_folders(folders, data)
-
-
-@pytest.mark.slow
-@fixed(3000, checks=False, phases=[hypothesis.Phase.generate])
-@hypothesis.given(data=st.data())
-def test_many_mutated_configs_work_or_are_refused_in_one_line(configs, data):
-    fuzz_configs(configs, data)
+    search()
 
 
 @pytest.mark.parametrize("text", ["", "[", "[" * 100_000, "null", "3", '"x"', "\x00", "{}"])
