@@ -211,7 +211,9 @@ def test_the_likelihood_term_is_the_mean_over_the_chosen_tokens(learner, normali
     without, metrics = learner.gradient(packed(pairs, length_normalised=normalised))
     added = jax.jit(jax.grad(likelihood))(first_params())
     expected = jax.tree.map(lambda a, b: a + 0.7 * np.asarray(b), without, added)
-    split = packed(pairs, micro_rows=2, length_normalised=normalised)  # some micro-batches are empty
+    split = packed(
+        pairs, micro_rows=2, length_normalised=normalised
+    )  # some micro-batches are empty
     found, both = Learner(likelihood_coef=0.7).gradient(split)
     assert_close(found, expected, tolerance=1e-4)
     term = 0.7 * float(likelihood(first_params()))
