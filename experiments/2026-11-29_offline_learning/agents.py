@@ -4,6 +4,7 @@ python -m agentgym_jax.train --config=experiments/2026-11-29_offline_learning/ag
 """
 
 import importlib
+import pathlib
 
 from agentgym_jax.configs import common
 from agentgym_jax.configs.rl import bandit
@@ -17,12 +18,13 @@ def get_config(arg=None):
     """Returns the config.
 
     Options: job=agentevol|dpo; start=a run folder; measure=success|reward, for AgentEvol (the reward
-    of a solution falls with its turns, so the shortest is kept); pairs=a file of rated episodes, for
-    DPO.
+    of a solution falls with its turns, so the shortest is kept); few, for AgentEvol (the expert shows
+    60 worlds instead of 360); pairs=a file of rated episodes, for DPO.
     """
     known = dict(job=("agentevol", "dpo"), measure=("success", "reward"))
     start = "runs/start_babyai"
-    opt = common.parse(arg, known, job="agentevol", start=start, measure="success", pairs="")
+    defaults = dict(job="agentevol", start=start, measure="success", few=False, pairs="")
+    opt = common.parse(arg, known, **defaults)
     c = rooms.get_config("train=babyai")
     bandit.start_from(c, opt.start)
     chunk = c.algorithm.logprob_chunk
@@ -35,17 +37,22 @@ def get_config(arg=None):
     c.evaluation.samples = 2
     with c.unlocked():
         if opt.job == "agentevol":
-            add_agentevol(c, opt.measure)
+            add_agentevol(c, opt.measure, opt.few)
         else:
             add_dpo(c, opt.pairs)
     return c
 
 
-def add_agentevol(c, measure):
+def add_agentevol(c, measure, few):
     """Adds the sections of AgentEvol, whose fits begin with the weights of the start."""
     del c.evaluation["every"], c.evaluation["at_start"]
     c.total_steps = (ROUNDS + 1) * STEPS
     c.checkpoint.every = STEPS
+    expert = rooms.demonstrations("babyai")["expert"]
+    if few:
+        expert["tasks"] = dict(
+            kind="file", path=str(pathlib.Path(__file__).parent / "few_shown.json")
+        )
     threshold = dict(success=1.0, reward=0.01)[measure]
     c.agentevol = dict(
         rounds=ROUNDS,
@@ -61,7 +68,7 @@ def add_agentevol(c, measure):
         rows=6,
         micro_rows=6,
         row_length=1024,
-        demonstrations=dict(expert=rooms.demonstrations("babyai")["expert"]),
+        demonstrations=dict(expert=expert),
         optimizer=common.adamw(learning_rate=1e-3) | dict(warmup_steps=5, schedule="cosine"),
     )
 
