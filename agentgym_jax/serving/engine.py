@@ -262,12 +262,23 @@ class Engine:
                 self._inbox.get_nowait()()
 
     def _admit(self) -> None:
-        """Gives rows to waiting requests, in the order of arrival."""
-        for work in filter(self._is_due, list(self._waiting)):
-            sequence, sampler, chunks = work.sequence, self._sampler, work.chunks
+        """Gives rows to waiting requests, in the order of arrival.
+
+        A pass takes time in proportion to the requests that wait, of which a batch may have thousands.
+        """
+        sampler = self._sampler
+        if not sampler.free_rows and not self._idle:
+            return
+        due = list(filter(self._is_due, self._waiting))
+        needed = {work.sequence.row for work in due}
+        spare = collections.deque(s for row, s in self._idle.items() if row not in needed)
+        for work in due:
+            sequence, chunks = work.sequence, work.chunks
             if sequence.row is None:
-                if not sampler.free_rows and not self._free_idle_row():
-                    continue
+                if not sampler.free_rows:
+                    if not spare:
+                        continue
+                    self._close_idle(spare.popleft())
                 sequence.row = sampler.open(sequence.key, work.options)
                 if len(sequence):
                     chunks = [[*sequence.tokens, *work.added]]
@@ -303,15 +314,6 @@ class Engine:
         before = [*work.sequence.tokens, *work.added]
         changes = work.changes
         return TurnAdjuster(changes.options, before, self.vocab_size, changes.matcher)
-
-    def _free_idle_row(self) -> bool:
-        """Frees the row that has been idle longest; False if all rows have requests."""
-        needed = {work.sequence.row for work in self._waiting if self._is_due(work)}
-        sequence = next((s for row, s in self._idle.items() if row not in needed), None)
-        if sequence is None:
-            return False
-        self._close_idle(sequence)
-        return True
 
     def _report(self) -> None:
         """Passes new tokens to callbacks and ends answers that contain a stop string."""

@@ -1,6 +1,7 @@
 """Engine and conversations: exact tokens, live caches, cancellation and bounded queues."""
 
 import concurrent.futures
+import itertools
 import threading
 
 import numpy as np
@@ -221,6 +222,24 @@ def test_too_many_requests_are_refused(policy, params, tokenizer):
         held.set()
         first.result.result(PATIENCE_S)
     assert refused >= 2
+
+
+def test_requests_that_wait_are_not_compared_with_each_other(
+    policy, params, tokenizer, monkeypatch
+):
+    """Thousands wait if a program samples a batch at once; a pass over all pairs takes minutes."""
+    server = Server(policy, params, tokenizer, rows=1, max_waiting=200)
+    looks, is_due = itertools.count(), server.engine._is_due
+    monkeypatch.setattr(server.engine, "_is_due", lambda work: next(looks) >= 0 and is_due(work))
+    options = SamplingOptions(temperature=1.0, max_turn_tokens=1, max_tokens=200)
+    with server.engine.running():
+        pending = [
+            server.engine.submit(TokenSequence(episode_key(0, 0, "", i)), [[1]], options)
+            for i in range(150)
+        ]
+        for request in pending:
+            request.result.result(PATIENCE_S)
+    assert next(looks) < 150**2
 
 
 def test_requests_end_when_the_engine_stops(policy, params, tokenizer):
