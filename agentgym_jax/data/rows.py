@@ -172,9 +172,17 @@ def _tfds_rows(folder: pathlib.Path) -> Iterator[tuple[str, Any]]:
     """Yields the rows of the split `train`; reading a data source works without TensorFlow."""
     import tensorflow_datasets as tfds  # noqa: PLC0415 - two seconds that most runs do not need
 
-    source = tfds.builder_from_directory(str(folder)).as_data_source(split="train")
-    for row in range(len(source)):
-        yield f"{folder}, row {row}", _from_tfds(source[row])
+    try:
+        source = tfds.builder_from_directory(str(folder)).as_data_source(split="train")
+        for row in range(len(source)):
+            yield f"{folder}, row {row}", _from_tfds(source[row])
+    except Exception as error:  # the package raises errors of any kind
+        reason = str(error).strip().partition("\n")[0]
+        raise ValueError(
+            f"{folder}: TensorFlow Datasets cannot read it ({type(error).__name__}: {reason}); a folder "
+            "with dataset_info.json is read as one that its builders have written. Write the rows of "
+            "a dataset of Hugging Face as .jsonl or .parquet (to_json, to_parquet)"
+        ) from error
 
 
 def _named_rows(name: str) -> Iterator[tuple[str, Any]]:

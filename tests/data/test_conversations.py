@@ -150,3 +150,13 @@ def test_missing_data_are_an_error(tmp_path):
         read_conversations(tmp_path / "data.csv", bad="skip")
     with pytest.raises(ValueError, match="'fatal' or 'skip'"):
         read_conversations(tmp_path / "data.jsonl", bad="ignore")
+
+
+@pytest.mark.parametrize("info", [{}, {"features": {"item_id": {"dtype": "string"}}}, None])
+def test_a_folder_of_another_datasets_package_is_one_line_with_the_remedy(tmp_path, info):
+    """Such folders have a dataset_info.json too."""
+    text = "not JSON" if info is None else json.dumps({**info, "version": {"version_str": "0.0.0"}})
+    (tmp_path / "dataset_info.json").write_text(text)
+    with pytest.raises(ValueError, match=r"cannot read it .*to_json, to_parquet") as raised:
+        read_conversations(tmp_path, bad="fatal")
+    assert str(raised.value).startswith(f"{tmp_path}: ")
