@@ -22,6 +22,7 @@ from agentgym_jax.serving.requests import (
     Generation,
     NotServingError,
     OverloadedError,
+    Pending,
     RequestError,
     Sampling,
     check_ids,
@@ -32,6 +33,7 @@ from agentgym_jax.training_api.futures import Future, Result, complete, complete
 
 MAX_WAITING = 4096  # asample calls that wait or run
 MAX_STOP = 16
+CANCELLED = "cancelled"  # code of the error of a cancelled call
 _ENGINE_WAITING = MAX_WAITING * tinker_wire.MAX_SAMPLES  # the bound on calls is reached first
 _STOPPED = "the server stops"
 # Loads weights, in the form of `Sampler.set_params`.
@@ -39,10 +41,28 @@ Load = Callable[[], Any]
 
 
 class _Call:
-    """One asample call: its weights, its request, and the future of its result."""
+    """One asample call: its name, weights and request, and the future of its result."""
 
-    def __init__(self, key: Hashable, load: Load, body: tinker_wire.SampleRequest, future: Any):
-        self.key, self.load, self.body, self.future = key, load, body, future
+    def __init__(
+        self, name: str, key: Hashable, load: Load, body: tinker_wire.SampleRequest, future: Any
+    ):
+        self.name, self.key, self.load, self.body, self.future = name, key, load, body, future
+        self.pending: list[Pending] = []  # its answers in the engine
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        """Ends the answers; the call fails once the engine has given them up."""
+        self.is_cancelled = True
+        for answer in self.pending:
+            answer.cancel()
+
+    def check(self) -> None:
+        """Raises RequestError if the call was cancelled."""
+        if self.is_cancelled:
+            raise RequestError(
+                f"{self.name} was cancelled, or its client gave no sign of life; sample again",
+                CANCELLED,
+            )
 
 
 class SharedSampler:
@@ -55,7 +75,7 @@ class SharedSampler:
         self._sampler = sampler
         self._engine = Engine(sampler, decode_text, max_waiting=_ENGINE_WAITING)
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
-        self._open: collections.deque[Future[Result]] = collections.deque()
+        self._open: collections.deque[_Call] = collections.deque()
         self._lock = threading.RLock()
         self._ended = threading.Condition(self._lock)
         self._num_running = 0  # calls in the engine
@@ -70,7 +90,12 @@ class SharedSampler:
         self._engine.check()
 
     def submit(
-        self, key: Hashable, load: Load, body: tinker_wire.SampleRequest, future: "Future[Result]"
+        self,
+        name: str,
+        key: Hashable,
+        load: Load,
+        body: tinker_wire.SampleRequest,
+        future: "Future[Result]",
     ) -> None:
         """Samples for a call, whose future gets the protobuf result.
 
@@ -79,13 +104,21 @@ class SharedSampler:
           OverloadedError: Too many calls wait already.
         """
         self._check(body)
+        call = _Call(name, key, load, body, future)
         with self._lock:
-            while self._open and self._open[0].done():
+            while self._open and self._open[0].future.done():
                 self._open.popleft()
             if len(self._open) >= MAX_WAITING:
                 raise OverloadedError(f"{MAX_WAITING} calls wait already; try again later")
-            self._open.append(future)
-        self._calls.put(_Call(key, load, body, future))
+            self._open.append(call)
+        self._calls.put(call)
+
+    def cancel(self, is_meant: Callable[[str], bool]) -> None:
+        """Cancels calls by their names; those without a result fail with the code `CANCELLED`."""
+        with self._lock:
+            for call in self._open:
+                if not call.is_cancelled and not call.future.done() and is_meant(call.name):
+                    call.cancel()
 
     def __enter__(self) -> "SharedSampler":
         self._thread.start()
@@ -144,11 +177,13 @@ class SharedSampler:
     def _serve(self, call: _Call) -> None:
         if self._is_stopping:
             raise NotServingError(_STOPPED)
+        call.check()
         if call.key != self._key or not self._version:
             with self._lock:
                 self._ended.wait_for(lambda: not self._num_running or self._is_stopping)
             if self._is_stopping:
                 raise NotServingError(_STOPPED)
+            call.check()
             params = call.load()
             self._running.close()  # the engine ends, because caches belong to the old weights
             self._sampler.set_params(params, self._version + 1)
@@ -172,12 +207,12 @@ class SharedSampler:
             stop_ids=[stop for stop in stops if isinstance(stop, int)],
         )
         score = self._engine.score(tokens) if call.body.prompt_logprobs else None
-        sequences, results = [], []
+        sequences = []
         for number in range(call.body.num_samples):
             key = random_key(None if params.seed is None else f"{params.seed}/{number}")
             sequences.append(TokenSequence(key))
-            request = self._engine.submit(sequences[-1], [tokens], options, sampling)
-            results.append(request.result)
+            call.pending.append(self._engine.submit(sequences[-1], [tokens], options, sampling))
+        results = [answer.result for answer in call.pending]
         futures: list[concurrent.futures.Future[Any]] = [
             *results,
             *([] if score is None else [score]),
@@ -194,16 +229,20 @@ class SharedSampler:
                 self._ended.notify_all()
             for sequence in sequences:
                 self._engine.forget(sequence)
-            complete(call.future, lambda: _answer(call.body, results, score))
+            complete(call.future, lambda: _answer(call, score))
 
         with self._lock:
             self._num_running += 1
+            if call.is_cancelled:  # while its answers were submitted
+                call.cancel()
         for future in futures:
             future.add_done_callback(on_done)
 
 
-def _answer(body: tinker_wire.SampleRequest, results: Sequence[Any], score: Any) -> bytes:
-    done: list[Generation] = [result.result() for result in results]
+def _answer(call: _Call, score: Any) -> bytes:
+    call.check()
+    body = call.body
+    done: list[Generation] = [answer.result.result() for answer in call.pending]
     prompt = None
     if score is not None:
         prompt = np.concatenate([np.full(1, np.nan, np.float32), score.result().logprobs])

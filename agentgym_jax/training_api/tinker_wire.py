@@ -203,6 +203,12 @@ class RetrieveRequest(Request):
     allow_metadata_only: bool = False
 
 
+class CancelRequest(Request):
+    """Body of cancel_future."""
+
+    request_id: Text
+
+
 class PathRequest(Request):
     """Body of weights_info."""
 

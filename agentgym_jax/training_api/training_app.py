@@ -27,8 +27,9 @@ from agentgym_jax.serving.guard import Guard
 from agentgym_jax.serving.requests import NotServingError, RequestError
 from agentgym_jax.training_api import tinker_wire
 from agentgym_jax.training_api.futures import Future, Result
+from agentgym_jax.training_api.sampling import CANCELLED
 from agentgym_jax.training_api.saved import WEIGHTS, SavedPath
-from agentgym_jax.training_api.training_service import Service
+from agentgym_jax.training_api.training_service import Service, sample_name
 
 POLL_S = 30.0  # time that retrieve_future waits for a result, in seconds; the SDK waits 45
 _PROTOBUF = "application/x-protobuf"
@@ -59,6 +60,7 @@ def make_app(service: Service, *, token: str = "") -> ASGIApp:
         "create_sampling_session": served.create_sampler,
         "asample": served.sample,
         "retrieve_future": served.retrieve,
+        "cancel_future": served.cancel,
     }
     get: dict[str, Handler] = {
         "healthz": served.health,
@@ -112,7 +114,8 @@ class _Served:
         await read_body(request)
         # Other settings have the SDK's defaults.
         off = ("pjwt_auth_enabled", "proto_compress_fwdbwd", "sample_use_retrieve_futures")
-        return JSONResponse(dict.fromkeys((*off, "custom_loss_server_side"), False))
+        flags = dict.fromkeys((*off, "custom_loss_server_side"), False)
+        return JSONResponse(flags | {"sample_cancel_enabled": True})
 
     async def telemetry(self, request: Request) -> Response:
         await read_body(request)  # nothing is kept
@@ -243,13 +246,14 @@ class _Served:
                 "out_of_order",
                 "sampling_session_id",
             )
-        name = f"{body.sampling_session_id}:{body.seq_id}"
+        name = sample_name(body)
         answer = await self._start(name, body, functools.partial(self._service.sample, body))
         ids = [f"{name}/{i}" for i in range(body.num_samples)]
         return JSONResponse(answer | {"sample_sequence_ids": ids})
 
     async def retrieve(self, request: Request) -> Response:
         body = await self._read(request, tinker_wire.RetrieveRequest)
+        self._service.see(body.request_id)
         future = asyncio.wrap_future(self._service.results.find(body.request_id))
         await asyncio.wait([future], timeout=POLL_S)
         if not future.done():
@@ -261,6 +265,9 @@ class _Served:
         try:
             result = future.result()
         except RequestError as error:
+            if error.code == CANCELLED:  # the SDK samples again if the client is still there
+                path, kind = request.scope["path"], "invalid_request_error"
+                return error_response(path, 410, str(error), kind, CANCELLED)
             return JSONResponse({"error": str(error), "category": "user", "code": error.code})
         except NotServingError:
             raise
@@ -271,6 +278,11 @@ class _Served:
         if _PROTOBUF not in request.headers.get("accept", ""):
             raise RequestError(f"this result is {_PROTOBUF}; {tinker_wire.REMEDY}", "wrong_wire")
         return Response(result, media_type=_PROTOBUF)
+
+    async def cancel(self, request: Request) -> Response:
+        body = await self._read(request, tinker_wire.CancelRequest)
+        await run_in_threadpool(self._service.cancel, body.request_id)
+        return JSONResponse({})
 
     async def _read(self, request: Request, kind: type[tinker_wire.Request]) -> Any:
         raw = await read_body(request)

@@ -73,6 +73,16 @@ class Sampling:
         return self.path or self.key
 
 
+def sample_name(body: tinker_wire.SampleRequest) -> str:
+    """Returns the name of the result of asample."""
+    return f"{body.sampling_session_id}:{body.seq_id}"
+
+
+def _session_of(call: str) -> str:
+    """Returns the session that a call, a model or a sampling session belongs to."""
+    return call.partition(":")[0]
+
+
 class Service:
     """Calls of all clients; a context manager, which stops the threads at its end."""
 
@@ -98,10 +108,14 @@ class Service:
         self._worker.__exit__(*error)
 
     def check(self) -> None:
-        """Fails calls that wait in vain; raises the error that ended the sampler, if any."""
+        """Fails calls that wait in vain, and samples of clients that are gone.
+
+        Raises the error that ended the sampler, if any.
+        """
         run = self._run
         if run is not None:
             run.calls.expire()
+        self.backend.sampler.cancel(lambda call: not self._is_alive(_session_of(call)))
         self.backend.sampler.check()
 
     # Sessions
@@ -127,6 +141,12 @@ class Service:
         """Ends a session; its model may be replaced by another client's."""
         with self._lock:
             self._sessions.pop(session, None)
+
+    def see(self, call: str) -> None:
+        """Records a sign of life of the client that made a call."""
+        with self._lock:
+            if (session := _session_of(call)) in self._sessions:
+                self._sessions[session] = time.monotonic()
 
     def _is_alive(self, session: str) -> bool:
         last = self._sessions.get(session)
@@ -194,8 +214,9 @@ class Service:
             if self._is_creating or is_other:
                 owner = "a client is making one" if run is None else f"{run.name} is in training"
                 raise RequestError(
-                    f"this server trains one model at a time, and {owner}: end its client (its place "
-                    f"is free {SESSION_S:g} s after its last heartbeat), or start another server",
+                    f"this server trains one model at a time, and {owner}: end its client with "
+                    "ServiceClient.close, or start another server; the place of a client that has "
+                    f"ended without close is free {SESSION_S:g} s after its last heartbeat",
                     "busy",
                 )
             self._is_creating = True
@@ -230,8 +251,9 @@ class Service:
         run = self._run
         if run is None or run.name != model:
             raise RequestError(
-                f"there is no model {model[:200]!r} in training: call create_model first, and use the "
-                "model_id of its result",
+                f"there is no model {model[:200]!r} in training: it was never made (call create_model "
+                "first), its client has ended, or the server has restarted; make a new client, such as "
+                "from a saved state",
                 "out_of_order" if run is None else "not_found",
                 "model_id",
             )
@@ -408,7 +430,8 @@ class Service:
         with self._lock:
             if name not in self._samplers:
                 raise RequestError(
-                    f"there is no sampling session {name[:200]!r}: create a sampling client first",
+                    f"there is no sampling session {name[:200]!r}: it was never made, or the server has "
+                    "restarted; make a new sampling client",
                     "out_of_order",
                     "sampling_session_id",
                 )
@@ -418,8 +441,14 @@ class Service:
         """Samples with the weights of a sampling session."""
         assert body.sampling_session_id is not None
         sampling = self.sampler(body.sampling_session_id)
+        self.beat(_session_of(sampling.name))
         load = functools.partial(self._load_for_sampler, sampling)
-        self.backend.sampler.submit(sampling.key, load, body, future)
+        name = sample_name(body)
+        self.backend.sampler.submit(name, sampling.key, load, body, future)
+
+    def cancel(self, call: str) -> None:
+        """Cancels a sample; other calls, and those that are done, go on."""
+        self.backend.sampler.cancel(lambda name: name == call)
 
     def _load_for_sampler(self, sampling: Sampling) -> Any:
         if sampling.key == ("base",):

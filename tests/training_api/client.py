@@ -101,9 +101,20 @@ class Client:
         result = self.call("save_weights_for_sampler", sampling_session_seq_id=self.samples)
         return result["sampling_session_id"]
 
-    def sample(self, session, tokens, number, n=1, prompt_logprobs=False, **params):
-        """Returns the result of asample."""
+    def base_sampler(self, base):
+        """Returns a sampling session with the weights of the base."""
+        self.samples += 1
         answer = self.post(
+            "create_sampling_session",
+            session_id=self.session,
+            sampling_session_seq_id=self.samples,
+            base_model=base,
+        )
+        return answer.json()["sampling_session_id"]
+
+    def ask(self, session, tokens, number, n=1, prompt_logprobs=False, **params):
+        """Calls asample; returns its answer."""
+        return self.post(
             "asample",
             sampling_session_id=session,
             seq_id=number,
@@ -112,7 +123,10 @@ class Client:
             sampling_params=params,
             prompt_logprobs=prompt_logprobs,
         )
-        result = self.result(answer)
+
+    def sample(self, *args, **kwargs):
+        """Returns the result of `ask`."""
+        result = self.result(self.ask(*args, **kwargs))
         return result if isinstance(result, dict) else messages.SampleResponse.FromString(result)
 
 

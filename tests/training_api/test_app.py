@@ -237,7 +237,9 @@ def test_an_error_after_a_poll_in_vain_is_not_logged(trained, monkeypatch, caplo
 def test_a_call_before_create_model_names_it(client):
     client.model = f"{client.session}:train:0"
     answer = client.send(client.request([sentence(TOKENS)], number=1))
-    assert "call create_model first" in error(answer, 400, "out_of_order")
+    message = error(answer, 400, "out_of_order")
+    assert "call create_model first" in message
+    assert "or the server has restarted; make a new client" in message
     answer = client.post("get_info", model_id="no")
     assert answer.status_code == 400
 
@@ -268,6 +270,37 @@ def test_one_client_trains_at_a_time(trained, url, base, monkeypatch):
     other.post(f"sessions/{other.session}/finish")
     answer = trained.send(trained.request([sentence(TOKENS)], number=1))
     assert error(answer, 404, "not_found")
+
+
+@pytest.mark.parametrize("way", ["closed", "silent", "cancelled"])
+def test_samples_that_nobody_waits_for_end(client, service, url, base, monkeypatch, way):
+    session = client.base_sampler(base)
+    calls = [client.ask(session, TOKENS, number, n=1024).json() for number in range(4)]
+    calls = [{"request_id": call["request_id"]} for call in calls]  # they take minutes
+    if way == "closed":
+        client.post(f"sessions/{client.session}/finish")
+        service.check()
+    elif way == "silent":
+        monkeypatch.setattr(service_module, "SESSION_S", 0.0)
+        service.check()
+        monkeypatch.undo()
+    else:
+        for call in calls:
+            assert client.post("cancel_future", **call).status_code == 200
+    for call in calls:
+        error(client.post("retrieve_future", **call), 410, "cancelled")
+    other = Client(url)
+    assert other.post("cancel_future", request_id="unknown").status_code == 200
+    assert len(other.sample(other.base_sampler(base), TOKENS, 0, max_tokens=1).sequences) == 1
+    if way == "closed":  # 410 again would make the SDK sample for ever
+        answer = client.ask(session, TOKENS, 4)
+        assert "make a new ServiceClient" in error(answer, 404, "not_found")
+
+
+def test_a_client_that_waits_for_a_result_is_alive(trained, service, url, base):
+    service._sessions[trained.session] = float("-inf")
+    trained.post("retrieve_future", request_id=f"{trained.model}:1")
+    assert error(Client(url).create(base), 400, "busy")
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b", "/etc/x", ".hidden", "", "x" * 300, "a\n"])
