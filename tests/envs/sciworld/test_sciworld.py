@@ -259,7 +259,7 @@ def test_the_first_action_beyond_a_hundred_moves_ends_the_episode():
 @needs_java
 @pytest.mark.parametrize("data_idx", [-1, -4639, 4639])
 def test_an_index_outside_the_tasks_is_unknown(data_idx):
-    with pytest.raises(EnvironmentFault, match="tasks 0..4638") as fault:
+    with pytest.raises(EnvironmentFault, match=r"tasks 0 \.\. 4638") as fault:
         make_environment().reset(data_idx)
     assert fault.value.kind is ErrorKind.UNKNOWN_TASK
     compat = make_compat_environment()
