@@ -9,7 +9,7 @@ import codecs
 import math
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from absl import logging
@@ -172,17 +172,12 @@ def _tfds_rows(folder: pathlib.Path) -> Iterator[tuple[str, Any]]:
     """Yields the rows of the split `train`; reading a data source works without TensorFlow."""
     import tensorflow_datasets as tfds  # noqa: PLC0415 - two seconds that most runs do not need
 
-    try:
-        source = tfds.builder_from_directory(str(folder)).as_data_source(split="train")
-        for row in range(len(source)):
-            yield f"{folder}, row {row}", _from_tfds(source[row])
-    except Exception as error:  # the package raises errors of any kind
-        reason = str(error).strip().partition("\n")[0]
-        raise ValueError(
-            f"{folder}: TensorFlow Datasets cannot read it ({type(error).__name__}: {reason}); a folder "
-            "with dataset_info.json is read as one that its builders have written. Write the rows of "
-            "a dataset of Hugging Face as .jsonl or .parquet (to_json, to_parquet)"
-        ) from error
+    yield from _source_rows(
+        str(folder),
+        lambda: tfds.builder_from_directory(str(folder)).as_data_source(split="train"),
+        "a folder with dataset_info.json is read as one that its builders have written. Write the rows "
+        "of a dataset of Hugging Face as .jsonl or .parquet (to_json, to_parquet)",
+    )
 
 
 def _named_rows(name: str) -> Iterator[tuple[str, Any]]:
@@ -191,15 +186,25 @@ def _named_rows(name: str) -> Iterator[tuple[str, Any]]:
 
     dataset, _, split = name.removeprefix(_NAMED).partition("@")
     folder = os.environ.get("TFDS_DATA_DIR")
+    yield from _source_rows(
+        name,
+        lambda: tfds.data_source(dataset, split=split or "train", data_dir=folder),
+        "expected tfds:NAME@SPLIT of a dataset that it knows or that is prepared under TFDS_DATA_DIR",
+    )
+
+
+def _source_rows(
+    name: str, open_source: Callable[[], Sequence[Any]], remedy: str
+) -> Iterator[tuple[str, Any]]:
+    """Yields the rows of a data source; raises ValueError with the remedy if it cannot be read."""
     try:
-        source = tfds.data_source(dataset, split=split or "train", data_dir=folder)
+        source = open_source()
         for row in range(len(source)):
             yield f"{name}, row {row}", _from_tfds(source[row])
     except Exception as error:  # the package, its builders and downloads raise errors of any kind
         reason = str(error).strip().partition("\n")[0]
         raise ValueError(
-            f"{name}: TensorFlow Datasets cannot read it ({type(error).__name__}: {reason}); expected "
-            "tfds:NAME@SPLIT of a dataset that it knows or that is prepared under TFDS_DATA_DIR"
+            f"{name}: TensorFlow Datasets cannot read it ({type(error).__name__}: {reason}); {remedy}"
         ) from error
 
 

@@ -195,8 +195,8 @@ def make_preference_update(
         logprob_P2 = sum_per_conversation(logprob_BT)
         if likelihood_coef:
             weight_P2 = sum_per_conversation(jnp.ones_like(logprob_BT))
-            chosen_P = jnp.where(is_pair_P, weight_P2[:, 0], 1.0)
-            loss -= likelihood_coef * mean(logprob_P2[:, 0] / chosen_P)
+            weight_P = jnp.where(is_pair_P, weight_P2[:, 0], 1.0)
+            loss -= likelihood_coef * mean(logprob_P2[:, 0] / weight_P)
         means = {
             "loss": loss,
             "accuracy": mean((h_P > 0).astype(jnp.float32)),

@@ -59,7 +59,7 @@ class DpoSettings(RecordedDataSettings):
       loss: Preference loss: `sigmoid` (DPO) or `ipo`.
       beta: Strength of the pull towards the reference, which is the initial policy.
       likelihood_coef: Weight of minus the mean log-probability of the chosen conversation's tokens in
-        the loss, which keeps it from falling (arXiv:2404.19733).
+        the loss, which works against its fall (arXiv:2404.19733).
       length_normalised: Uses the mean of a conversation's token log-probabilities, not the sum.
       preferences: Files of ready-made pairs (data/preferences.py).
       pairing: Options that select pairs of episodes (section `dpo.pairing`).
@@ -71,8 +71,8 @@ class DpoSettings(RecordedDataSettings):
     micro_rows: Annotated[int, Range(2)]
     loss: Annotated[str, OneOf(LOSSES)]
     beta: Annotated[float, Range(above=0)]
-    length_normalised: bool
     likelihood_coef: Annotated[float, Range(0)] = 0.0
+    length_normalised: bool
     preferences: tuple[str, ...]
     pairing: Mapping[str, Any]
 

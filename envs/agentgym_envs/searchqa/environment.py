@@ -4,9 +4,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agentgym_envs.base.environment import EnvironmentFault, StepResult
+from agentgym_envs.base.environment import StepResult, check_task
 from agentgym_envs.base.episodic import ReplayedEnvironment
-from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.searchqa import scoring, texts
 from agentgym_envs.searchqa.questions import Question, Questions
 from agentgym_envs.searchqa.rewards import Shaping
@@ -93,11 +92,7 @@ class SearchQaEnvironment(ReplayedEnvironment[Episode]):
 
     def reset(self, data_idx: int) -> StepResult:
         """Starts an episode with a question."""
-        if not 0 <= data_idx < len(self._questions):
-            raise EnvironmentFault(
-                ErrorKind.UNKNOWN_TASK,
-                f"searchqa has questions 0 .. {len(self._questions) - 1}, data_idx was {data_idx}",
-            )
+        check_task(self.name, data_idx, len(self._questions))
         question = self._questions[data_idx]
         first = Judged(self._first(question), reward=0.0, score=0.0, done=False)
         self._episode = Episode(data_idx, question, first)

@@ -134,7 +134,11 @@ class TerminalEnvironment(EpisodicEnvironment[Episode]):
         return StepResult(text, reward=0, score=0, done=False)
 
     def expert_action(self) -> str:
-        """Returns the task's solution, then `submit`; raises NotImplementedError without one."""
+        """Returns the solution of the task, then `submit`.
+
+        Raises:
+          NotImplementedError: The task has no solution.
+        """
         solution = self._tasks[self.playing.data_idx].solution
         if not solution:
             raise NotImplementedError("the task has no solution/solve.sh")

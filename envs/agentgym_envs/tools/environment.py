@@ -5,9 +5,9 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agentgym_envs.base.environment import EnvironmentFault, StepResult
+from agentgym_envs.base.environment import StepResult, check_task
 from agentgym_envs.base.episodic import ReplayedEnvironment
-from agentgym_envs.base.protocol import ErrorKind, clean_text
+from agentgym_envs.base.protocol import clean_text
 from agentgym_envs.tools.actions import ToolError, find_call, read_call, write_call
 from agentgym_envs.tools.tasks import Task
 from agentgym_envs.tools.world import World, parameters
@@ -152,11 +152,7 @@ def task_at(name: str, tasks: Sequence[Task], data_idx: int) -> Task:
     Raises:
       EnvironmentFault: UNKNOWN_TASK.
     """
-    if not 0 <= data_idx < len(tasks):
-        raise EnvironmentFault(
-            ErrorKind.UNKNOWN_TASK,
-            f"{name} has tasks 0 .. {len(tasks) - 1}, the index was {data_idx}",
-        )
+    check_task(name, data_idx, len(tasks))
     return tasks[data_idx]
 
 

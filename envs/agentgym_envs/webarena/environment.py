@@ -7,7 +7,12 @@ import re
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
-from agentgym_envs.base.environment import EnvironmentFault, SimulatorLost, StepResult
+from agentgym_envs.base.environment import (
+    EnvironmentFault,
+    SimulatorLost,
+    StepResult,
+    check_task,
+)
 from agentgym_envs.base.episodic import ReplayedEnvironment
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.webarena import texts
@@ -116,11 +121,7 @@ class WebArenaEnvironment(ReplayedEnvironment[Episode]):
           SimulatorLost: The browser is gone.
         """
         entries = self._world.entries
-        if not 0 <= data_idx < len(entries):
-            raise EnvironmentFault(
-                ErrorKind.UNKNOWN_TASK,
-                f"webarena has the tasks 0..{len(entries) - 1}, data_idx was {data_idx}",
-            )
+        check_task(self.name, data_idx, len(entries))
         self.close()
         entry = entries[data_idx]
         task = entry.task.at(self._world.urls)

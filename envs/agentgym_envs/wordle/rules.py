@@ -22,7 +22,8 @@ class Rules:
     def hide(self, data_idx: int) -> Hide:
         """Returns a function that always chooses the hidden word of this index.
 
-        Raises EnvironmentFault (UNKNOWN_TASK).
+        Raises:
+          EnvironmentFault: UNKNOWN_TASK.
         """
         check_task("wordle", data_idx, len(VOCABULARY))
         return lambda candidates: VOCABULARY[data_idx]
