@@ -9,6 +9,7 @@ import functools
 import inspect
 import json
 import pathlib
+import re
 import reprlib
 import sys
 import types
@@ -20,6 +21,7 @@ _NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "True o
 _LARGEST = 2**31 - 1  # a larger whole number does not fit the integers of JAX's arrays
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60  # characters
+_LONG_WORD = re.compile(r"(\S{150})\S{101,}(\S{50})")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +119,11 @@ def read_object(path: pathlib.Path, fields: Mapping[str, Any] = types.MappingPro
 def shorten(value: Any) -> str:
     """Returns the representation of a value, cut so that it fits a line of an error message."""
     return _SHORT.repr(value)
+
+
+def shorten_words(text: str) -> str:
+    """Returns the text with the middle of every word of more than 300 characters left out."""
+    return _LONG_WORD.sub(r"\1...\2", text)
 
 
 def unit(annotation: Any) -> str:

@@ -30,7 +30,13 @@ ALL_AGENT_SECTIONS = (*AGENT_SECTIONS, "program", "judge")  # with those that ma
 
 
 class ConfigError(ValueError):
-    """Invalid config; the message names the key and says how to correct it."""
+    """Invalid config; the message names the key and says how to correct it.
+
+    Very long words of the message are cut, so that a quoted value cannot hide the remedy.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(limits.shorten_words(message))
 
 
 @contextlib.contextmanager

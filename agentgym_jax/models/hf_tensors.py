@@ -7,6 +7,7 @@ layers as [L, in..., out...], with heads split. `RULES` defines the conversion.
 import dataclasses
 import itertools
 import math
+import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -214,7 +215,8 @@ def find_tensors(directory: pathlib.Path) -> dict[str, StoredTensor]:
             raise ValueError(
                 f"{index}: weight_map names {limits.shorten(outside[0])}, expected a file name"
             )
-    missing = [name for name in file_names if not (directory / name).is_file()]
+    # os.path has no error for names that are too long.
+    missing = [name for name in file_names if not os.path.isfile(directory / name)]
     if missing:
         named = ", ".join(limits.shorten(name) for name in missing[:3])
         raise FileNotFoundError(

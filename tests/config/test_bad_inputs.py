@@ -47,6 +47,7 @@ WRONG = [
         "config.rollout.system_prompt_mode='sytem': expected one of",
     ),
     ("rl", dict(mesh__fdsp=1), "did you mean 'fsdp'?"),
+    ("rl", dict(environments__babyai__url="x" * 5000), "xxx' is no address such as http://127"),
     ("rl", dict(sampler__cache_length=DELETED), "config.sampler lacks cache_length"),
     ("rl", dict(seed=DELETED), "config lacks seed"),
     ("rl", dict(total_steps=DELETED), "config lacks total_steps"),

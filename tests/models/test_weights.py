@@ -189,6 +189,14 @@ def test_the_error_for_a_missing_part_of_a_split_checkpoint_names_it(tmp_path):
         load_hf(tmp_path / "llama", golden_policy("llama"))
 
 
+def test_a_file_whose_name_is_too_long_is_missing(tmp_path):
+    shutil.copytree(GOLDEN / "llama", tmp_path / "llama")
+    index = tmp_path / "llama" / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"x": "x" * 5000}}))
+    with pytest.raises(FileNotFoundError, match=r"has no 'x+\.\.\.x+'\. A Hugging Face directory"):
+        load_hf(tmp_path / "llama", golden_policy("llama"))
+
+
 def test_an_existing_export_is_only_replaced_on_request(tmp_path):
     policy = Policy(TINY)
     save_hf(random_params(policy, 0), TINY, tmp_path / "out", dtype="float32")
