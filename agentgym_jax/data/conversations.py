@@ -5,11 +5,12 @@ A record has `item_id` and `conversations`, a list of turns with `from` (`human`
 """
 
 import dataclasses
+import hashlib
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from agentgym_jax.data.rows import Bad, field, number, read_rows
+from agentgym_jax.data.rows import Bad, check_is_text, field, number, read_rows
 from agentgym_jax.episodes.trajectory import ROLES, Outcome, Trajectory
 from agentgym_jax.text.chat import EncodedConversation, Message, check_roles
 from agentgym_jax.traces.training_trace import NO_REWARD, from_training_trace, is_training_trace
@@ -33,6 +34,17 @@ def read_conversations(path: str | pathlib.Path, *, bad: Bad) -> list[Conversati
     """Reads conversations from a file or folder; `read_rows` lists formats and errors."""
     found = read_rows(path, _parse_row, bad=bad, what="conversation")
     return [conversation for conversations in found for conversation in conversations]
+
+
+def digest(conversations: Iterable[Conversation]) -> str:
+    """Returns a hash of everything that a job learns from in conversations, and of their order."""
+    found = hashlib.sha256()
+    for c in conversations:
+        facts = (c.item_id, c.messages, c.reward, c.success, c.score, c.is_valid)
+        found.update(repr(facts).encode())
+        for sequence in c.encoded:
+            found.update(sequence.tokens.tobytes() + sequence.action_mask.tobytes())
+    return found.hexdigest()
 
 
 def _parse_row(row: Any, place: str) -> list[Conversation]:
@@ -68,6 +80,7 @@ def sampled_sequences(t: Trajectory) -> list[EncodedConversation]:
 
 def _parse_conversation(record: Any, place: str) -> Conversation:
     item_id = field(record, "item_id", str, place)
+    check_is_text(record, place)
     messages = parse_turns(record, "conversations", place)
     check_order(messages, f"{place}: conversations")
     success = record.get("success")
@@ -104,6 +117,7 @@ def parse_turns(record: Mapping[str, Any], name: str, place: str) -> tuple[Messa
 
 def _parse_turn(turn: Any, place: str) -> Message:
     speaker = field(turn, "from", str, place)
+    check_is_text(turn, place)
     value = field(turn, "value", str, place)
     if speaker not in ROLES:
         raise ValueError(f"{place}: 'from' is {speaker!r}; expected one of {list(ROLES)}")

@@ -96,7 +96,13 @@ def batches(
     kept, dropped = _fit(encoded, row_length, too_long)
     sequences = list(kept.values())
     if not sequences:
-        raise ValueError(f"none of {len(encoded)} conversations can be trained on: {dropped}")
+        is_long = dropped.too_long or dropped.truncated
+        remedy = (
+            f"raise row_length={row_length}" if is_long else "answers to imitate have 'loss' true"
+        )
+        raise ValueError(
+            f"none of {len(encoded)} conversations can be trained on: {dropped}; {remedy}"
+        )
     if any(dataclasses.astuple(dropped)):
         is_wanted = too_long == "truncate" and not dropped.without_loss
         level = logging.INFO if is_wanted else logging.WARNING

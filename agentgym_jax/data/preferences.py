@@ -12,7 +12,7 @@ import numpy as np
 
 from agentgym_jax.checks.limits import OneOf, Range
 from agentgym_jax.data.conversations import Conversation, check_order, parse_turns
-from agentgym_jax.data.rows import Bad, field, number, read_rows
+from agentgym_jax.data.rows import Bad, check_is_text, field, number, read_rows
 from agentgym_jax.data.tasks import canonical_item_id
 from agentgym_jax.text.chat import Message
 
@@ -162,6 +162,7 @@ def read_preferences(path: str | pathlib.Path, *, bad: Bad) -> list[Preference]:
 def _parse_preference(row: Any, place: str) -> Preference:
     answers = {side: parse_turns(row, side, place) for side in ("chosen", "rejected")}
     prompt = parse_turns(row, "prompt", place) if row.get("prompt") is not None else ()
+    check_is_text(row, place)
     is_numbered = "item_id" not in row and isinstance(row.get("id"), int)
     item_id = str(row["id"]) if is_numbered else field(row, "item_id", str, place)
     members = {}

@@ -13,6 +13,7 @@ import numpy as np
 from agentgym_jax.checks.limits import Range
 from agentgym_jax.data import suite
 from agentgym_jax.data.rows import Bad, field, read_rows
+from agentgym_jax.runs.run_folder import visible
 
 _MOST_DIGITS = 18  # of an index; Python refuses to read numbers with thousands of digits
 
@@ -149,7 +150,7 @@ def from_item_files(
         raise FileNotFoundError(f"tasks of {environment}: {path} is no folder of item ids")
     files = {
         file: read_rows(file, _parse_task, bad="fatal", what="task")
-        for file in sorted(folder.rglob("*.json"))
+        for file in visible(folder.rglob("*.json"))
     }
     own = {
         file: [task for task in tasks if task.environment == environment]

@@ -20,7 +20,7 @@ from agentgym_jax.config.model import (
 )
 from agentgym_jax.config.sections import ConfigError, check, parse_section, section
 from agentgym_jax.config.settings import CheckpointSettings, parse_guards
-from agentgym_jax.data.conversations import Conversation
+from agentgym_jax.data.conversations import Conversation, digest
 from agentgym_jax.jobs.environments import Environments, check_no_tools, open_environments
 from agentgym_jax.jobs.run import Run, StopFlag, open_run
 from agentgym_jax.jobs.sampled_agents import SampledAgent, build_agent, build_judge, match_prompts
@@ -162,4 +162,6 @@ def open_job(
             # all processes have compared the folder, whose facts may now change
             if environments is not None and processes.is_writer():
                 run.folder.record_tasks(environments.manifests)
+            if conversations and processes.is_writer():
+                run.folder.record_data(digest(conversations))
         yield run, parts

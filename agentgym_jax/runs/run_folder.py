@@ -31,7 +31,15 @@ from agentgym_jax.runs.provenance import (
 _SHOWN_DIFFERENCES = 5
 T = TypeVar("T")
 # File of episodes: kind, step, and the number of its shard from 1; the first shard has none.
-_TRAJECTORIES = re.compile(r"(?P<kind>.+)_(?P<step>\d+)(?:\.(?P<shard>\d+))?\.jsonl")
+_TRAJECTORIES = re.compile(r"(?P<kind>[^.].*)_(?P<step>\d+)(?:\.(?P<shard>\d+))?\.jsonl")
+
+
+def visible(paths: Iterable[bucket.Folder]) -> list[Any]:
+    """Returns the paths in order, without those of hidden files.
+
+    macOS writes its own facts about a file to `._NAME`, also into archives.
+    """
+    return sorted(path for path in paths if not path.name.startswith("."))
 
 
 def trajectory_shards(path: bucket.Folder) -> list[bucket.Folder]:
@@ -146,6 +154,16 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
                 "%s continues with other tasks of %s than before: the result is not that of one run"
             )
             logging.warning(text, self.permanent, ", ".join(changed))
+        self._write_starts(starts)
+
+    def record_data(self, sha256: str) -> None:
+        """Adds the hash of the conversations to this start; warns if the last one had others."""
+        *earlier, now = starts = self.provenance()["starts"]
+        before = next((s["data"] for s in reversed(earlier) if "data" in s), sha256)
+        if before != sha256:
+            text = "%s continues with other conversations than before: the result is not that of one run"
+            logging.warning(text, self.permanent)
+        now["data"] = sha256
         self._write_starts(starts)
 
     def _write_starts(self, starts: Sequence[Mapping[str, Any]]) -> None:

@@ -215,7 +215,8 @@ def encode_pairs(
     if not encoded:
         raise ConfigError(
             f"none of {len(preferences)} pairs can be trained on: {too_long} are too long for "
-            f"config.dpo.row_length={settings.row_length}, {equal} have nothing to compare"
+            f"config.dpo.row_length={settings.row_length}, {equal} have nothing to compare; "
+            + ("raise it" if too_long else "both sides need different answers")
         )
     return encoded
 

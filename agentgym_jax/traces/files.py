@@ -11,7 +11,7 @@ from absl import logging
 
 from agentgym_envs.base.protocol import read_json
 from agentgym_jax.episodes.trajectory import Trajectory, from_record
-from agentgym_jax.runs.run_folder import RunFolder
+from agentgym_jax.runs.run_folder import RunFolder, visible
 from agentgym_jax.traces.atif import to_atif
 from agentgym_jax.traces.training_trace import from_training_trace, to_training_trace
 
@@ -58,7 +58,7 @@ def read_traces(path: str | pathlib.Path) -> list[Trajectory]:
     path = pathlib.Path(path)
     files = [path]
     if path.is_dir():
-        files = sorted(path.glob("*.jsonl")) + sorted(path.glob("*.json"))
+        files = visible(path.glob("*.jsonl")) + visible(path.glob("*.json"))
         if not files:
             raise FileNotFoundError(f"{path} has no .jsonl or .json file of training traces")
     return [
@@ -71,7 +71,7 @@ def _episode_files(trajectories: str) -> list[Any]:
     if path.is_file():
         return [path]
     folder = RunFolder(trajectories)
-    files = sorted(folder.trajectories.glob("*.jsonl"))
+    files = visible(folder.trajectories.glob("*.jsonl"))
     if not files:
         raise FileNotFoundError(
             f"--trajectories={trajectories}: no .jsonl file in {folder.trajectories}; give a run "

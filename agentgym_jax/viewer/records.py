@@ -18,7 +18,7 @@ from agentgym_jax.runs.json_lines import read_lines
 from agentgym_jax.runs.run_folder import trajectory_shards
 from agentgym_jax.text.tokenizer import BYTE_ALPHABET
 
-_FILE = re.compile(r"(?P<kind>.+)_(?P<step>\d+)\.jsonl")
+_FILE = re.compile(r"(?P<kind>[^.].*)_(?P<step>\d+)\.jsonl")
 # Labels that precede the goal in the environments' texts.
 _GOAL = re.compile(r"(?:^|\n)(?:Your goal|Goal|Your task is to|OBJECTIVE|Question)[: ]+(.+)")
 _LONGEST_GOAL = 120  # characters

@@ -1,8 +1,14 @@
+import dataclasses
 import json
 
 import pytest
 
-from agentgym_jax.data.conversations import Conversation, read_conversations
+from agentgym_jax.data.conversations import (
+    Conversation,
+    digest,
+    read_conversations,
+    sampled_sequences,
+)
 from agentgym_jax.episodes.trajectory import Outcome, to_record
 from agentgym_jax.text.chat import Message
 from tests.builders import trajectory, turn
@@ -85,7 +91,8 @@ def without(turn, field):
 
 
 BAD = [
-    ([], "expected an object, found list"),
+    ([], "expected a row, found a list; a file that is one list has the ending .json"),
+    (3, "expected an object, found int"),
     ({"conversations": TURNS}, "'item_id' is missing"),
     ({"item_id": 3, "conversations": TURNS}, "'item_id' is int, expected str"),
     ({"item_id": "a_1", "conversations": None}, "'conversations' is NoneType"),
@@ -102,6 +109,9 @@ BAD = [
     (RECORD | {"reward": "1"}, "'reward' is '1', expected a number"),
     (RECORD | {"reward": True}, "'reward' is True"),
     (RECORD | {"success": 0.5}, "'success' is 0.5"),
+    (changed(3, value="", tool_calls=[{"id": "1"}]), r"\[3\]: field 'tool_calls' would be lost"),
+    (RECORD | {"images": ["a.png"]}, "field 'images' would be lost, .* or remove the field"),
+    (RECORD | {"tools": '[{"name": "look"}]'}, "field 'tools' would be lost"),
 ]
 
 
@@ -119,6 +129,28 @@ def test_bad_records_are_skipped_and_reported_on_request(tmp_path, caplog):
         file.write("".join(json.dumps(r) + "\n" for r in [*(bad for bad, _ in BAD), RECORD]))
     assert read_conversations(path, bad="skip") == [CONVERSATION]
     assert f"{len(BAD) + 1} rows left out, the first: {path}, line 1: not JSON" in caplog.text
+
+
+def test_empty_fields_of_other_formats_lose_nothing(tmp_path):
+    record = changed(3, tool_calls=[]) | {"item_id": "babyai_17", "images": None, "tools": "[]"}
+    (found,) = read_conversations(write(tmp_path / "data.jsonl", [record]), bad="fatal")
+    assert found.messages == CONVERSATION.messages
+
+
+def test_the_digest_of_conversations_has_all_that_a_job_learns_from():
+    encoded = sampled_sequences(trajectory("pa"))
+    (whole,) = encoded
+    other = dataclasses.replace(whole, action_mask=~whole.action_mask)
+    cases = [
+        [CONVERSATION],
+        [CONVERSATION, CONVERSATION],
+        [dataclasses.replace(CONVERSATION, reward=0.25)],
+        [dataclasses.replace(CONVERSATION, messages=CONVERSATION.messages[:2])],
+        [dataclasses.replace(CONVERSATION, encoded=encoded)],
+        [dataclasses.replace(CONVERSATION, encoded=[other])],
+    ]
+    assert len({digest(case) for case in cases}) == len(cases)
+    assert digest(cases[4]) == digest([dataclasses.replace(CONVERSATION, encoded=list(encoded))])
 
 
 def test_blank_lines_are_ignored(tmp_path):
@@ -146,7 +178,9 @@ def test_missing_data_are_an_error(tmp_path):
     with pytest.raises(ValueError, match="expected a JSON list"):
         read_conversations(write(tmp_path / "data.json", RECORD), bad="skip")
     (tmp_path / "data.csv").write_text("a")
-    with pytest.raises(ValueError, match="expected a .json or .jsonl"):
+    with pytest.raises(
+        ValueError, match="ending .csv; expected .jsonl, .parquet or .json: convert"
+    ):
         read_conversations(tmp_path / "data.csv", bad="skip")
     with pytest.raises(ValueError, match="'fatal' or 'skip'"):
         read_conversations(tmp_path / "data.jsonl", bad="ignore")

@@ -158,8 +158,14 @@ def test_a_conversation_longer_than_a_row_is_an_error_by_default():
 
 
 def test_data_without_trained_tokens_are_an_error():
-    with pytest.raises(ValueError, match="none of 1 conversations.*1 left out, without an action"):
+    with pytest.raises(
+        ValueError, match="none of 1 conversations.*1 left out, .* have 'loss' true"
+    ):
         batches([conversation(4, 0)], row_length=8, rows=1, seed=0, steps=1)
+    for treatment in ("skip", "truncate"):
+        options = dict(row_length=8, rows=1, seed=0, steps=1, too_long=treatment)
+        with pytest.raises(ValueError, match="none of 1 conversations.*; raise row_length=8"):
+            batches([conversation(9, 0)], **options)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,10 @@
 """Equal rows from every file format."""
 
+import errno
+import gzip
 import json
+import os
+import pathlib
 import sys
 
 import pyarrow
@@ -157,6 +161,106 @@ def test_the_error_for_a_bad_row_of_a_table_names_it(tmp_path):
     path = as_parquet(tmp_path / "data", [RECORDS[0], RECORDS[1] | {"item_id": None}])
     with pytest.raises(ValueError, match="data.parquet, row 1: field 'item_id' is NoneType"):
         read_conversations(path, bad="fatal")
+
+
+GOOD = "".join(json.dumps(record) + "\n" for record in RECORDS)
+
+
+def test_hidden_files_of_a_folder_are_no_data(tmp_path):
+    for folder in (tmp_path / "rows", tmp_path / "ids"):
+        folder.mkdir()
+        for ending in (".jsonl", ".json"):
+            (folder / f"._a{ending}").write_bytes(b"\0\5\x16\7\0\2\0\0Mac OS X")
+    as_lines(tmp_path / "rows" / "a", RECORDS)
+    assert len(read_conversations(tmp_path / "rows", bad="fatal")) == len(RECORDS)
+    as_json(tmp_path / "ids" / "a", ["babyai_3"])
+    assert len(tasks.from_item_files("babyai", (), path=str(tmp_path / "ids"))) == 1
+    with pytest.raises(FileNotFoundError, match="no .json"):
+        (tmp_path / "ids" / "a.json").unlink()
+        read_conversations(tmp_path / "ids", bad="fatal")
+
+
+@pytest.mark.parametrize("name", ["A.JSONL", "a.Parquet", "A.JSON"])
+def test_the_case_of_an_ending_has_no_meaning(tmp_path, name):
+    write = {".jsonl": as_lines, ".parquet": as_parquet, ".json": as_json}
+    path = tmp_path / "data" / name
+    path.parent.mkdir()
+    write[path.suffix.lower()](path, RECORDS).rename(path)
+    assert len(read_conversations(path, bad="fatal")) == len(RECORDS)
+    assert len(read_conversations(path.parent, bad="fatal")) == len(RECORDS)
+
+
+def test_an_entry_of_a_folder_that_is_no_file_is_named_with_the_remedy(tmp_path):
+    as_lines(tmp_path / "a", RECORDS)
+    odd = tmp_path / "b.jsonl"
+    for make, remedy in (
+        (lambda: odd.mkdir(), "a folder with the ending of a file: rename it, or name it instead"),
+        (lambda: odd.symlink_to(tmp_path / "gone"), f"a link to {tmp_path}/gone: mend or remove"),
+        (lambda: odd.symlink_to(odd), f"a link to {odd}: mend or remove"),
+        (lambda: os.mkfifo(odd), "no file on a disk, such as a pipe: remove it"),
+    ):
+        make()
+        with pytest.raises(ValueError, match=f"b.jsonl is .*{remedy}"):
+            read_conversations(tmp_path, bad="skip")
+        odd.rmdir() if odd.is_dir() else odd.unlink()
+
+
+def test_a_source_that_is_a_pipe_or_a_broken_link_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(ValueError, match="pipe.jsonl is no file on a disk, .*: write the rows to"):
+        read_conversations(tmp_path / "pipe.jsonl", bad="fatal")
+    (tmp_path / "link.jsonl").symlink_to("gone.jsonl")
+    with pytest.raises(FileNotFoundError, match="link.jsonl, a link to gone.jsonl"):
+        read_conversations(tmp_path / "link.jsonl", bad="fatal")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("a.jsonl", gzip.compress(GOOD.encode()), "a.jsonl, line 1: .* with gzip: decompress it"),
+        ("a.json", b"PK\3\4\0", "a.json: the file is a zip archive: unpack it"),
+        ("a.jsonl", b"PAR1\x15", "the file is a table: give it the ending .parquet"),
+        ("a.jsonl.gz", b"", "it has the ending .gz; expected .* or .json: decompress it"),
+        ("a", b"", "it has no ending; expected .jsonl, .parquet or .json: convert it"),
+        ("a.jsonl", GOOD.encode("utf-16"), "byte 0xff is not UTF-8 .*; save the file as UTF-8"),
+        ("a.jsonl", GOOD.encode("utf-16-le"), "line 1: .* UTF-16; save the file as UTF-8"),
+        (
+            "a.jsonl",
+            json.dumps(RECORDS, indent=1).encode(),
+            "one row per line; one list .* is .json",
+        ),
+        ("a.jsonl", json.dumps(RECORDS).encode(), "found a list; a file that is one list .* .json"),
+        ("a.json", GOOD.encode(), "expected one list of rows; rows in lines are .jsonl"),
+        ("a.json", b'{"data": []}', "expected a JSON list, found dict with the fields .'data'."),
+        ("a.json", b"\n", "a.json: the file is empty; expected one list of rows"),
+        ("a.json", b"[]", "a.json has no conversation: there is no row in it"),
+        ("a.jsonl", b"\n\n", "a.jsonl has no conversation: there is no row in it"),
+    ],
+)
+def test_a_file_of_another_format_is_named_with_the_remedy(tmp_path, name, data, message):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ValueError, match=message) as caught:
+        read_conversations(tmp_path / name, bad="fatal")
+    assert name in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_folder_without_data_shows_what_is_in_it(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no .parquet or .json file; it is empty"):
+        read_conversations(tmp_path, bad="fatal")
+    (tmp_path / "a.jsonl.gz").touch()
+    with pytest.raises(FileNotFoundError, match="no .jsonl file in .*; it has a.jsonl.gz"):
+        read_conversations(tmp_path, bad="fatal")
+
+
+def test_a_file_that_may_not_be_read_is_one_line_with_the_remedy(tmp_path, monkeypatch):
+    path = as_lines(tmp_path / "a", RECORDS)
+
+    def refuse(self, *_):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    monkeypatch.setattr(pathlib.Path, "open", refuse)  # permissions do not bind the superuser
+    with pytest.raises(ValueError, match="a.jsonl cannot be read .Permission denied.: make it"):
+        read_conversations(path, bad="skip")
 
 
 def test_a_split_of_a_named_dataset_is_read(tmp_path):

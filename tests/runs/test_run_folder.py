@@ -183,6 +183,16 @@ def test_a_resume_with_other_tasks_names_their_environment(tmp_path, caplog):
     ]
 
 
+def test_a_resume_with_other_conversations_is_a_warning(tmp_path, caplog):
+    for data in ("1", None, "1", "2"):
+        assert "other conversations" not in caplog.text
+        with start(tmp_path)[0] as folder:
+            if data is not None:  # a start may fail before it has read them
+                folder.record_data(data)
+    assert f"{folder.permanent} continues with other conversations than before" in caplog.text
+    assert [s.get("data") for s in folder.provenance()["starts"]] == ["1", None, "1", "2"]
+
+
 def test_facts_about_the_machine_are_recorded(tmp_path):
     folder = RunFolder(tmp_path / "run")
     folder.start({}, devices=[], machine={"cpu": "Z80", "native": False}, adjustable=())
