@@ -18,7 +18,7 @@ from agentgym_jax.runs.atomic_files import (
 )
 from agentgym_jax.runs.config_differences import config_differences, flatten
 from agentgym_jax.runs.provenance import commit_of, git_state
-from agentgym_jax.runs.run_folder import RunFolder
+from agentgym_jax.runs.run_folder import RunFolder, visible
 
 CONFIG = {"job": "rl", "total_steps": 10, "horizon": {"turns": (5, 10), "boundaries": [3]}}
 
@@ -181,6 +181,15 @@ def test_a_resume_with_other_tasks_names_their_environment(tmp_path, caplog):
     assert [s.get("manifests", {}).get("maze") for s in folder.provenance()["starts"]] == [
         *("1", None, "2")
     ]
+
+
+def test_hidden_files_are_no_episodes(tmp_path):
+    with start(tmp_path)[0] as folder:
+        (folder.trajectories / "._step_000001.jsonl").write_bytes(b"\0Mac OS X")
+        (folder.trajectories / "step_000001.jsonl").touch()
+        assert folder.trajectory_steps("._step") == [] and folder.trajectory_steps() == [1]
+        names = [path.name for path in visible(folder.trajectories.glob("*.jsonl"))]
+        assert names == ["step_000001.jsonl"]
 
 
 def test_a_resume_with_other_conversations_is_a_warning(tmp_path, caplog):
