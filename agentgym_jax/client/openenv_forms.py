@@ -171,11 +171,23 @@ def _fields(schema: Answer) -> dict[str, Schema]:
     fields = schema.field("properties", dict)
     for field in fields.values():
         dataclasses.replace(schema, body=field).value(dict)
-    return {name: field for name, field in fields.items() if name not in _RESULT_FIELDS}
+    shared = schema.body.get("$defs")
+    named = shared if isinstance(shared, dict) else {}
+    return {k: _resolved(field, named) for k, field in fields.items() if k not in _RESULT_FIELDS}
+
+
+def _resolved(field: Schema, named: Mapping[str, Any]) -> Schema:
+    """Returns a field with the keys of the named schema to which it refers, such as an enum."""
+    place, _, name = str(field.get("$ref", "")).rpartition("/")
+    found = named.get(name) if place == "#/$defs" else None
+    return {**found, **field} if isinstance(found, dict) else field
 
 
 def _described(name: str, field: Schema) -> str:
-    kind = f" ({field['type']})" if "type" in field else ""
+    facts = [str(field["type"])] if "type" in field else []
+    if isinstance(field.get("enum"), list):
+        facts.append(f"one of {', '.join(map(json.dumps, field['enum']))}")
+    kind = f" ({', '.join(facts)})" if facts else ""
     text = f": {field['description']}" if "description" in field else ""
     return f"- {name}{kind}{text}"
 

@@ -14,6 +14,7 @@ from typing import Any
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import Environment, StepResult
 from agentgym_envs.base.served import ServedEnvironment, standard_environment
+from agentgym_envs.base.user_code import number_of, parts_of, truth_of
 
 Parser = Callable[[str], Any]
 Expert = Callable[[Any], str]
@@ -22,6 +23,8 @@ Choices = Callable[[Any], list[str]]
 # Test tasks have seeds from here on, so no number of training tasks reaches them.
 FIRST_TEST_SEED = 1_000_000
 REFUSAL = "Invalid action: "
+_RESET = ("observation", "info")  # results of the methods
+_STEP = ("observation", "reward", "terminated", "truncated", "info")
 _NOT_OPTIONS = {"data_idx", "split", "seed"}
 
 
@@ -48,7 +51,8 @@ class AdaptedEnvironment(Environment):
         task = self.tasks[data_idx]
         options = {name: fact for name, fact in task.items() if name not in _NOT_OPTIONS}
         arguments = {"options": options} if options else {}
-        observation, _ = self._simulator.reset(seed=task["seed"], **arguments)
+        found = parts_of(self._simulator.reset, _RESET, seed=task["seed"], **arguments)
+        observation = found[0]
         return StepResult(observation, reward=0, score=0, done=False)
 
     def step(self, action: str) -> StepResult:
@@ -59,10 +63,12 @@ class AdaptedEnvironment(Environment):
                 parsed = self.parse(action)
             except ValueError as error:
                 return StepResult(f"{REFUSAL}{error}", reward=0, score=self._score, done=False)
-        observation, reward, terminated, truncated, _ = self._simulator.step(parsed)
-        self._score += float(reward)
-        done = bool(terminated or truncated)
-        return StepResult(observation, float(reward), self._score, done)
+        step = self._simulator.step
+        observation, given, *ends, _ = parts_of(step, _STEP, parsed)
+        reward = number_of(step, "reward", given)
+        done = [truth_of(step, *end) for end in zip(_STEP[2:4], ends, strict=True)]
+        self._score += reward
+        return StepResult(observation, reward, self._score, any(done))
 
     def expert_action(self) -> str:
         """Returns the action of the function `expert`."""

@@ -4,6 +4,9 @@ import contextlib
 import functools
 import os
 import signal
+import time
+
+_PASSES, _PASS_S = 100, 0.01  # a process in a system call can survive its kill for a while
 
 
 def exists(pid: int) -> bool:
@@ -36,17 +39,46 @@ def kill_family(root: int) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+def kill_marked(name: str, value: str) -> None:
+    """Kills the processes that were started with a variable of this value, or inherited it.
+
+    It also finds those whose parent has ended. On a machine without /proc it does nothing.
+    """
+    mark = f"{name}={value}".encode()
+    for _ in range(_PASSES):  # a process that was started meanwhile is found by the next pass
+        found = [pid for pid in _numbers() if mark in _variables(pid)]
+        for pid in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        if not found:
+            return
+        time.sleep(_PASS_S)
+
+
+def _numbers() -> list[int]:
+    names = os.listdir("/proc") if os.path.isdir("/proc/self") else []
+    return [int(name) for name in names if name.isdigit()]
+
+
+def _variables(pid: int) -> list[bytes]:
+    """Returns the variables with which a process was started; none of another user, or a zombie."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []
+
+
 def family(root: int) -> dict[int, int]:
     """Returns the resident pages of a process and its descendants by number."""
     parents, pages = {}, {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-            except OSError:  # the process has ended
-                continue
-            parents[int(name)], pages[int(name)] = int(fields[1]), int(fields[21])
+    for number in _numbers():
+        try:
+            with open(f"/proc/{number}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:  # the process has ended
+            continue
+        parents[number], pages[number] = int(fields[1]), int(fields[21])
 
     @functools.cache
     def belongs(pid: int) -> bool:

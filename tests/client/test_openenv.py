@@ -429,6 +429,23 @@ def test_a_text_must_be_one_of_the_choices_and_short():
             client.spec()
 
 
+def test_the_choices_of_an_enum_are_found_by_its_reference():
+    """Pydantic moves the values of an enum to `$defs`."""
+    colours = {"Colour": {"enum": ["red", "blue"], "type": "string", "title": "Colour"}}
+    field = {"$ref": "#/$defs/Colour", "default": "red"}
+    other = {"$ref": "#/$defs/Missing"}
+    schema = SCHEMA | {"action": {"properties": {"colour": field}, "$defs": colours}}
+    with fake(schema=schema) as (client, _):
+        assert "Possible actions: red, blue" in client.spec().instructions
+        assert client.parse("red").action == "red" and client.parse("green").action is None
+    properties = {"colour": field, "mode": {"enum": ["a", 1]}, "other": other}
+    schema = SCHEMA | {"action": {"properties": properties, "$defs": colours}}
+    with fake(schema=schema) as (client, _):
+        lines = client.spec().instructions.splitlines()
+        expected = ['- colour (string, one of "red", "blue")', '- mode (one of "a", 1)', "- other"]
+        assert [line for line in lines if line.startswith("- ")] == expected
+
+
 def test_the_protocol_needs_a_url():
     entry = common.environment(eval={"kind": "residues"}, protocol="openenv")
     with pytest.raises(ValueError, match="protocol='openenv' without url"):

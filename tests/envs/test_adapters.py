@@ -4,9 +4,11 @@ import pathlib
 import random
 import re
 
+import numpy as np
 import pytest
 
 from agentgym_envs.adapters import FIRST_TEST_SEED, seeded_tasks, serve
+from agentgym_envs.base.user_code import BadResult
 from agentgym_envs.conformance import episodes
 from agentgym_envs.conformance.subject import Subject
 
@@ -113,6 +115,56 @@ def test_scripted_agents_are_optional(method):
     world.reset(0)
     with pytest.raises(NotImplementedError):
         getattr(world, method)()
+
+
+class Odd(Dice):
+    """Returns the given values from `reset` and `step`."""
+
+    def __init__(self, first, later):
+        self.first, self.later = first, later
+
+    def reset(self, *, seed):
+        return self.first
+
+    def step(self, action):
+        return self.later
+
+
+def play(first, later):
+    world = serve(lambda: Odd(first, later), seeded_tasks(1, 0), **SPEC).factory()
+    world.reset(0)
+    return world.step("roll")
+
+
+FIRST = ("Roll.", {})
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "message"),
+    [
+        ("ab", (), r"in reset: the result is 'ab' \(str\), expected the tuple \(observation, info"),
+        (np.zeros(2), (), "in reset: the result is array"),
+        ((np.zeros(2), {}), (), "in reset: observation is array.*expected a text"),
+        ((3, {}), (), "in reset: observation is 3"),
+        (FIRST, ("x", 0.0, True, {}), "in step: the result .*terminated, truncated, info"),
+        (FIRST, None, "in step: the result is None"),
+        (FIRST, ({}, 0.0, True, False, {}), "in step: observation is {}"),
+        (FIRST, ("x", float("nan"), True, False, {}), "in step: reward is nan"),
+        (FIRST, ("x", None, True, False, {}), "in step: reward is None"),
+        (FIRST, ("x", "1", True, False, {}), "in step: reward is '1'"),
+        (FIRST, ("x", np.ones(2), True, False, {}), "in step: reward is array"),
+        (FIRST, ("x", 0.0, "no", False, {}), "in step: terminated is 'no'"),
+        (FIRST, ("x", 0.0, False, np.zeros(2), {}), "in step: truncated is array"),
+    ],
+)
+def test_a_wrong_result_is_refused_and_names_the_method_of_the_simulator(first, later, message):
+    with pytest.raises(BadResult, match=rf"^test_adapters.py:[0-9]+ {message}"):
+        play(first, later)
+
+
+def test_results_can_have_the_types_of_numpy():
+    result = play([np.str_("Roll."), {}], ("x", np.float32(0.5), np.bool_(False), 1, {}))
+    assert (result.reward, type(result.reward), result.done) == (0.5, float, True)
 
 
 def test_a_task_without_a_seed_is_refused():

@@ -43,6 +43,29 @@ class Hanging(SetupError):
     """A call of an environment did not end."""
 
 
+def parts_of(
+    method: Callable[..., Any], fields: tuple[str, ...], *arguments: Any, **options: Any
+) -> tuple[Any, ...]:
+    """Calls a method that returns a tuple with an observation, a text, first.
+
+    Raises:
+      BadResult: The result has not these fields.
+    """
+    result = method(*arguments, **options)
+    if not isinstance(result, tuple | list) or len(result) != len(fields):
+        expected = f"the tuple ({', '.join(fields)})"
+        raise BadResult(method, "the result", f"is {_shown(result)}, expected {expected}")
+    return (_text(method, fields[0], result[0]), *result[1:])
+
+
+def truth_of(method: Callable[..., Any], field: str, value: Any) -> bool:
+    """Returns a truth value, also of numpy; raises BadResult for another value of a field."""
+    truth = plain_number(value)
+    if not isinstance(truth, bool | int):
+        raise BadResult(method, field, f"is {_shown(value)}, expected True or False")
+    return bool(truth)
+
+
 def play(method: Callable[[_Argument], StepResult], argument: _Argument) -> StepResult:
     """Calls `reset` or `step` and returns a result with plain numbers and a clean text.
 
@@ -64,8 +87,8 @@ def play(method: Callable[[_Argument], StepResult], argument: _Argument) -> Step
     return dataclasses.replace(
         result,
         observation=clean_text(str(result.observation)),
-        reward=_number(method, "reward", result.reward),
-        score=_number(method, "score", result.score),
+        reward=number_of(method, "reward", result.reward),
+        score=number_of(method, "score", result.score),
         done=done,
     )
 
@@ -185,7 +208,8 @@ def _definition(method: Callable[..., Any]) -> str:
     return f"{pathlib.Path(code.co_filename).name}:{code.co_firstlineno} in {name}"
 
 
-def _number(method: Callable[..., Any], field: str, value: Any) -> float:
+def number_of(method: Callable[..., Any], field: str, value: Any) -> float:
+    """Returns a finite number of Python; raises BadResult for another value of a method's field."""
     number = plain_number(value)
     if isinstance(number, int):
         number = int(number)

@@ -11,18 +11,20 @@ import os
 import selectors
 import subprocess
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym_envs.base.protocol import read_json
-from agentgym_envs.processes import kill_family
+from agentgym_envs.processes import kill_family, kill_marked
 
 PROTOCOL = "2025-06-18"
 MAX_MESSAGE_BYTES = 4 << 20
 _CLOSE_S = 2.0  # in which a server must end after the end of its input
 _PAGES = 100  # of a list of tools
-_ERROR_BYTES = 2000  # kept of what a server writes to stderr
+_ERROR_BYTES = 2000  # kept of what a server writes besides messages
 _NO_METHOD = -32601
+_MARK = "AGENTGYM_MCP_SERVER"  # variable by which the processes that a server started are found
 
 
 class ServerLost(ConnectionError):
@@ -47,8 +49,10 @@ class McpServer:
 
     def __init__(self, command: Sequence[str], seconds: float):
         self._seconds = seconds
+        self._mark = uuid.uuid4().hex
         self._process = subprocess.Popen(
             command,
+            env={**os.environ, _MARK: self._mark},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -105,13 +109,12 @@ class McpServer:
         return "\n".join(texts), result.get("isError") is True
 
     def close(self) -> None:
-        """Ends the server; kills it if the end of its input does not end it."""
+        """Ends the server; kills it if the end of its input does not end it, and its children."""
         with contextlib.suppress(OSError):
             self._pipe("stdin").close()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_CLOSE_S)
-        except subprocess.TimeoutExpired:
-            self._kill()
+        self._kill()
         self._selector.close()
         for name in ("stdout", "stderr"):
             self._pipe(name).close()
@@ -163,11 +166,16 @@ class McpServer:
         """Returns the next message; other lines, such as a greeting, are skipped."""
         while True:
             while self._lines:
-                with contextlib.suppress(ValueError):
-                    message = read_json(self._lines.popleft())
-                    if isinstance(message, dict):
-                        return message
-            self._wait(f"did not answer {method} in {self._seconds:g} s", deadline)
+                line = self._lines.popleft()
+                try:
+                    message = read_json(line)
+                except ValueError:
+                    self._note(line + b"\n")
+                    continue
+                if isinstance(message, dict):
+                    return message
+            late = f"did not answer {method} in {self._seconds:g} s (the option call_seconds)"
+            self._wait(late, deadline)
 
     def _wait(self, failure: str, deadline: float) -> None:
         """Waits until a pipe is ready and takes what the server has written."""
@@ -181,13 +189,17 @@ class McpServer:
                 continue
             data = os.read(key.fd, 1 << 16)
             if key.fileobj is self._process.stderr:
-                self._errors = (self._errors + data)[-_ERROR_BYTES:]
+                self._note(data)
                 if not data:
                     self._selector.unregister(key.fileobj)
             elif not data:
                 raise self._lost("ended")
             else:
                 self._take(data)
+
+    def _note(self, data: bytes) -> None:
+        """Keeps the end of what the server writes besides messages, for errors."""
+        self._errors = (self._errors + data)[-_ERROR_BYTES:]
 
     def _take(self, data: bytes) -> None:
         *lines, self._partial = (self._partial + data).split(b"\n")
@@ -196,12 +208,14 @@ class McpServer:
             raise self._lost(f"sent a message of more than {MAX_MESSAGE_BYTES} bytes")
 
     def _kill(self) -> None:
-        """Kills the server, also behind a program that started it, such as `npx` or `uv run`."""
-        kill_family(self._process.pid)
+        """Kills the server, also behind a program such as `npx`, and all that it has started."""
+        if self._process.returncode is None:  # its number is not that of another process
+            kill_family(self._process.pid)
         self._process.wait()
+        kill_marked(_MARK, self._mark)  # for example a browser, which can outlive its server
 
     def _lost(self, what: str) -> ServerLost:
-        """Kills the server and returns the error, with the last line that it wrote to stderr."""
+        """Kills the server and returns the error, with the last line that is no message."""
         self._kill()
         with contextlib.suppress(OSError, ValueError):
             os.set_blocking(self._pipe("stderr").fileno(), False)

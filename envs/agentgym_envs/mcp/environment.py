@@ -120,7 +120,7 @@ class McpEnvironment(Environment):
     def _finish(self, task: Task, arguments: Mapping[str, Any]) -> StepResult:
         given = arguments.get(ANSWER, "")
         answer = given if isinstance(given, str) else json.dumps(given)
-        score = min(1.0, max(0.0, float(task.check(task.row, answer, self._call))))
+        score = task.check(task.row, answer, self._call)
         self._is_done = True
         return StepResult("The task is over.", reward=score, score=score, done=True)
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import SetupError
-from agentgym_envs.base.protocol import read_json
-from agentgym_envs.base.user_code import loading
+from agentgym_envs.base.protocol import SCORE_TOLERANCE, plain_number, read_json
+from agentgym_envs.base.user_code import BadResult, loading
 from agentgym_envs.searchqa.scoring import is_right
 
 MAX_LINE_CHARACTERS = 100_000
@@ -180,7 +180,18 @@ def _load(name: str, place: str) -> Checker:
         raise SetupError(f"{place}: checker={name!r} cannot be imported: {error}") from error
     if not callable(found):
         raise SetupError(f"{place}: checker={name!r} is {found!r:.100}, expected a function")
-    return found
+
+    def check(row: Mapping[str, Any], answer: str, call: Call) -> float:
+        score = plain_number(found(row, answer, call))
+        in_range = isinstance(score, int | float) and (
+            -SCORE_TOLERANCE <= score <= 1 + SCORE_TOLERANCE  # False for NaN
+        )
+        if not in_range:
+            problem = f"is {score!r:.100}, expected a number from 0 to 1"
+            raise BadResult(found, "the score", problem)
+        return min(1.0, max(0.0, float(score)))
+
+    return check
 
 
 def _answers(row: Mapping[str, Any]) -> list[str]:

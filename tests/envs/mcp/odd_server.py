@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 import time
 
@@ -49,10 +50,17 @@ def call(thing):
         sys.stdout.write("a greeting\n[1]\n")
         send({"id": "p", "method": "ping"})
         STATE["pong"] = json.loads(sys.stdin.readline())["result"]
+    if thing == "orphan":
+        quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        child = subprocess.Popen(["sleep", "1000"], start_new_session=True, **quiet)
+        STATE["orphan"] = str(child.pid)
+    if thing == "unended":
+        sys.stdout.write("no line end")
     if thing == "garbage":
         return {"result": 7}
     STATE["count"] += 1
     texts = {"long": "y" * 1000, "pid": str(os.getpid()), "count": str(STATE["count"]), "": ""}
+    texts["orphan"] = STATE.get("orphan")
     blocks = [{"type": "text", "text": texts.get(thing, f"did {thing}")}]
     if thing == "image":
         blocks.append({"type": "image", "data": "", "mimeType": "image/png"})

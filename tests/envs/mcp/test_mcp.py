@@ -14,6 +14,7 @@ import pytest
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.base.protocol import write_call
 from agentgym_envs.base.served import load_environment
+from agentgym_envs.base.user_code import BadResult
 from agentgym_envs.mcp.connection import ServerLost
 from agentgym_envs.mcp.environment import ERROR, REFUSAL
 from agentgym_envs.processes import exists
@@ -57,6 +58,14 @@ def start(serve):
 
 def do(environment, thing):
     return environment.step(write_call("do", {"thing": thing}))
+
+
+def has_ended(pid):
+    """Returns True if there is no such process, or it waits for its parent to notice its end."""
+    try:
+        return "Z" in pathlib.Path(f"/proc/{pid}/stat").read_text().split()[2]
+    except OSError:
+        return True
 
 
 def finish(environment, answer):
@@ -121,11 +130,26 @@ def test_a_closed_session_leaves_no_process(start):
     assert not exists(pid)
 
 
+@pytest.mark.parametrize("end", ["close", "reset", "die", "hang"])
+def test_a_process_that_a_server_has_started_ends_with_it(start, end):
+    environment = start()
+    pid = int(do(environment, "orphan").observation)
+    assert not has_ended(pid)
+    if end in ("close", "reset"):
+        environment.close() if end == "close" else environment.reset(0)
+    else:
+        environment._server._seconds = 2.0 if end == "hang" else PATIENCE_S  # reached by a hang
+        with pytest.raises(ServerLost):
+            do(environment, end)
+    until(lambda: has_ended(pid))
+
+
 @pytest.mark.parametrize(
     ("thing", "seconds", "message"),
     [
         ("die", PATIENCE_S, "ended; it wrote: out of luck"),
-        ("hang", 2.0, "did not answer tools/call in 2 s"),  # reached
+        ("hang", 2.0, r"did not answer tools/call in 2 s \(the option call_seconds\)$"),  # reached
+        ("unended", 2.0, "did not answer .*; it wrote: no line end{"),  # reached
         ("chatter", 2.0, "did not answer tools/call in 2 s"),  # reached
         ("flood", PATIENCE_S, "more than 4194304 bytes"),
         ("garbage", PATIENCE_S, "answered tools/call"),
@@ -160,9 +184,7 @@ def test_a_server_behind_a_shell_leaves_no_process_when_it_hangs(start):
     environment._server._seconds = 2.0  # reached
     with pytest.raises(ServerLost, match="did not answer"):
         do(environment, "hang")
-    until(
-        lambda: not exists(pid) or "Z" in pathlib.Path(f"/proc/{pid}/stat").read_text().split()[2]
-    )
+    until(lambda: has_ended(pid))
 
 
 @pytest.mark.parametrize(
@@ -211,6 +233,30 @@ def test_a_checker_decides_by_the_state_of_the_server(start, tmp_path, monkeypat
                 do(environment, "jump")
             assert finish(environment, answer).score == score
             environment.close()
+
+
+@pytest.mark.parametrize("value", ["float('nan')", "None", "'0.5'", "70", "-1", "[1]"])
+def test_a_checker_that_gives_no_score_fails_and_is_named(start, tmp_path, monkeypatch, value):
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"checks_{abs(hash(value))}"
+    (tmp_path / f"{name}.py").write_text(f"def score(row, answer, call):\n    return {value}\n")
+    environment = start({"instruction": "x", "checker": f"{name}:score"})
+    with pytest.raises(BadResult, match=rf"{name}.py:1 in score: the score is .*from 0 to 1"):
+        finish(environment, "x")
+
+
+@pytest.mark.parametrize(
+    ("value", "score"), [("True", 1), ("1 + 1e-9", 1), ("numpy.float32(0.5)", 0.5)]
+)
+def test_a_score_of_a_checker_can_be_any_number_from_0_to_1(
+    start, tmp_path, monkeypatch, value, score
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"checks_{abs(hash(value))}"
+    code = f"import numpy\n\n\ndef score(row, answer, call):\n    return {value}\n"
+    (tmp_path / f"{name}.py").write_text(code)
+    result = finish(start({"instruction": "x", "checker": f"{name}:score"}), "x")
+    assert (result.score, type(result.score), result.done) == (score, float, True)
 
 
 BAD_LINES = [
@@ -319,6 +365,4 @@ server.call("do", {{"thing": "hang"}})
     os.killpg(worker.pid, signal.SIGKILL)
     worker.wait()
     worker.stdout.close()
-    until(
-        lambda: not exists(pid) or "Z" in pathlib.Path(f"/proc/{pid}/stat").read_text().split()[2]
-    )
+    until(lambda: has_ended(pid))
