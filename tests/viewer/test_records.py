@@ -136,7 +136,8 @@ def test_an_item_id_is_split_into_environment_and_number():
 def test_files_are_ordered_by_step_and_kind(make_run, make_record):
     names = ("step_000010", "eval_000010", "step_000002", "explore_000002")
     folder = make_run({name: [make_record()] for name in names})
-    (folder / "trajectories" / "notes.jsonl").write_text("")
+    for other in ("notes.jsonl", "._step_000002.jsonl"):
+        (folder / "trajectories" / other).write_text("")
     found = [file.name for file in trajectory_files(folder / "trajectories")]
     assert found == ["explore_000002", "step_000002", "step_000010", "eval_000010"]
 
