@@ -1,4 +1,4 @@
-r"""One policy of 0.5 million weights on TextCraft, BabyAI and SciWorld together (README.md of this folder).
+r"""One policy of 0.6 million weights on TextCraft, BabyAI and SciWorld together (README.md of this folder).
 
 python -m agentgym_jax.train --config=experiments/2026-11-29_three_environments/agents.py:start=runs/start --workdir=runs/together
 """
